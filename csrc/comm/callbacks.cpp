@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "exit_gate.h"
 #include "process_wide.h"
+#include "start_thread.h"
 
 namespace anyaccel::comm {
 namespace {
@@ -41,10 +42,17 @@ Callbacks& Callbacks::instance() { return process_wide<Callbacks>(); }
 const Callbacks::RunningPtr& Callbacks::running_here() { return running_on_this_thread; }
 
 void Callbacks::add(const void* group, const RunningPtr& issuer, std::function<void()> callback) {
-  const std::lock_guard lock(mutex_);
-  lanes_[{group, depth_of(issuer)}].waiting.push_back(std::move(callback));
-  require_spare_thread();
-  changed_.notify_one();
+  {
+    const std::lock_guard lock(mutex_);
+    try {
+      require_spare_thread();
+      lanes_[{group, depth_of(issuer)}].waiting.push_back(std::move(callback));
+      changed_.notify_one();
+      return;
+    } catch (const CommError&) {  // the process may have no more threads
+    }
+  }
+  callback();
 }
 
 bool Callbacks::is_idle(const void* group, const RunningPtr& issuer) {
@@ -65,8 +73,8 @@ void Callbacks::finish(milliseconds patience) {
 // While callbacks wait, one thread is idle: it takes those that may run, and looks for callbacks that are stuck.
 void Callbacks::require_spare_thread() {
   if (spare_ > 0) return;
+  start_thread([this] { run(); });
   ++spare_;
-  std::thread([this] { run(); }).detach();
 }
 
 bool Callbacks::anyone_waits() const {

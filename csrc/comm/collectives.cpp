@@ -322,7 +322,10 @@ void refuse(Group& group, const std::string& reason) {
   } catch (const CommError&) {  // the group has ended, and so have the other ranks' operations
     return;
   }
-  if (!operation->is_finished) Progress::instance().attend(group.shared_from_this());
+  try {
+    if (!operation->is_finished) Progress::instance().attend(group.shared_from_this());
+  } catch (const CommError&) {  // no thread: whoever waits for this group next tells it
+  }
 }
 
 }  // namespace anyaccel::comm

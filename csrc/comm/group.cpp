@@ -87,6 +87,7 @@ void Group::submit(const OperationPtr& operation) {
     require_usable();
     if (operation->is_transfer) {
       if (!advance(operation, finished, moved)) transfers_.push_back(operation);
+      seen_activity_.reset();  // it may have taken in what is for another
     } else if (!collectives_.empty() || !advance(operation, finished, moved)) {
       collectives_.push_back(operation);
     }
@@ -115,12 +116,22 @@ bool Group::advance_all(Finished& finished) {
 }
 
 // Again after one has taken in a letter or an answer for another: a thread that sees nothing move goes to sleep.
+//
+// Any number of transfers may wait, and a waiting thread comes here all the time, so they are looked at only if there
+// is something new for one of them.
 void Group::advance_transfers(Finished& finished, bool& moved) {
+  if (transfers_.empty()) return;
+  const std::uint64_t activity = mailbox_.activity();
+  if (activity == seen_activity_) return;
+  bool has_moved = false;
   do {
     for (auto one = transfers_.begin(); one != transfers_.end();) {
-      one = advance(*one, finished, moved) ? transfers_.erase(one) : std::next(one);
+      one = advance(*one, finished, has_moved) ? transfers_.erase(one) : std::next(one);
     }
   } while (mailbox_.has_news());
+  moved |= has_moved;
+  seen_activity_ = activity;
+  if (has_moved) seen_activity_.reset();  // one may have made way for another
 }
 
 bool Group::progress(bool waits) {
@@ -178,7 +189,11 @@ void Group::settle(Finished& finished) {
   }
   if (!finished.empty()) bell().ring();  // other threads of this rank may wait for them
   if (wants_sweep_.load(std::memory_order_relaxed) && wants_sweep_.exchange(false)) {
-    if (const GroupPtr self = weak_from_this().lock()) Progress::instance().sweep(self);
+    try {
+      if (const GroupPtr self = weak_from_this().lock()) Progress::instance().sweep(self);
+    } catch (const CommError&) {  // no thread: the memory stays until there is one
+      sweep_later();
+    }
   }
 }
 

@@ -15,6 +15,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -167,6 +168,7 @@ class Group : public std::enable_shared_from_this<Group> {
   std::mutex mutex_;  // guards the members below
   std::deque<OperationPtr> collectives_;
   std::list<OperationPtr> transfers_;
+  std::optional<std::uint64_t> seen_activity_;  // of the mailbox, when no transfer could go on
   Mailbox mailbox_;
   std::atomic<bool> has_left_ = false;
   std::string farewell_;

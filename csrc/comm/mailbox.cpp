@@ -132,6 +132,22 @@ Task Mailbox::stream_out(int to, const unsigned char* data, std::size_t bytes) {
   }
 }
 
+std::uint64_t Mailbox::activity() const {
+  std::uint64_t sum = 0;
+  const auto add = [&sum](const Link& link) {
+    for (const auto* counter : {&link.letters_sent, &link.pieces_sent, &link.answers_read, &link.letters_read,
+                                &link.pieces_read, &link.answers_sent}) {
+      sum += counter->load(kAcquire);
+    }
+  };
+  const Segment& segment = group_.segment();
+  for (int rank = 0; rank < group_.world(); ++rank) {
+    add(segment.link(group_.rank(), rank));
+    if (rank != group_.rank()) add(segment.link(rank, group_.rank()));
+  }
+  return sum;
+}
+
 bool Mailbox::give_back() {
   Segment& segment = group_.segment();
   bool is_all = true;
@@ -206,6 +222,7 @@ Task Mailbox::receive(int from, int tag, Dtype dtype, void* data, std::size_t by
   {
     const Withdrawn at_the_end{posted_, &posted};
     co_await until([this, &posted] {
+      if (posted.found) return true;
       for (int rank = 0; rank < group_.world() && !posted.found; ++rank) {
         if (rank != group_.rank() && (posted.from < 0 || posted.from == rank)) collect_letters(rank);
       }

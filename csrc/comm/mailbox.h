@@ -61,6 +61,10 @@ class Mailbox {
   // another than the one that looked for them, and one that was looked at before.
   bool has_news() { return std::exchange(has_news_, false); }
 
+  // A number that changes whenever a peer, or this rank, moves on in a link between them. A send or a receive that
+  // waits cannot go on while it stays the same.
+  std::uint64_t activity() const;
+
   // Like Group::give_back.
   bool give_back();
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <thread>
 #include <utility>
 
 #include "exit_gate.h"
 #include "process_wide.h"
+#include "start_thread.h"
 
 namespace anyaccel::comm {
 namespace {
@@ -63,8 +63,8 @@ bool Progress::Driver::attend(const GroupPtr& group) {
   {
     const std::lock_guard lock(mutex_);
     if (attended_.size() + 1 >= kMostFutexes) return false;
-    attended_.push_back(group);
     start();
+    attended_.push_back(group);
   }
   nudge();
   return true;
@@ -73,9 +73,9 @@ bool Progress::Driver::attend(const GroupPtr& group) {
 void Progress::Driver::sweep(const GroupPtr& group) {
   {
     const std::lock_guard lock(mutex_);
+    start();
     if (swept_.empty()) next_sweep_ = Clock::now() + kSweep;
     swept_.push_back(group);
-    start();
   }
   nudge();
 }
@@ -86,7 +86,9 @@ bool Progress::Driver::has_to_sweep() {
 }
 
 void Progress::Driver::start() {
-  if (!std::exchange(is_running_, true)) std::thread([this] { run(); }).detach();
+  if (is_running_) return;
+  start_thread([this] { run(); });
+  is_running_ = true;
 }
 
 // A group that was used since the last sweep keeps its memory.

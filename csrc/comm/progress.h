@@ -15,11 +15,11 @@ class Progress {
  public:
   static Progress& instance();
 
-  // Drives a group until it has nothing pending.
+  // Drives a group until it has nothing pending. Throws a CommError if the process may have no thread for that.
   void attend(const GroupPtr& group);
   // Checks groups again that a waiting thread has driven in the meantime.
   void nudge();
-  // Calls give_back() of a group regularly, until there is nothing left to free.
+  // Calls give_back() of a group regularly, until there is nothing left to free. Throws like attend().
   void sweep(const GroupPtr& group);
 
  private:

@@ -87,9 +87,19 @@ WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllT
   });
 }
 
+namespace {
+
+void require_tag(const char* operation, int tag) {
+  TORCH_CHECK(tag >= 0, "shm ", operation, " failed: got tag ", tag,
+              "; expected 0 or more. Fix: pass a tag that is not negative.");
+}
+
+}  // namespace
+
 WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
   const at::Tensor& tensor = only("send", tensors);
   check_rank("send", to, size_);
+  require_tag("send", tag);
   TORCH_CHECK(to != rank_, "shm send failed: got this rank's own number, ", to,
               "; expected another rank of the group. Fix: pass another rank; within one process, copy the tensor with "
               "copy_().");
@@ -103,6 +113,7 @@ WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
 }
 
 WorkPtr ShmBackend::receive(at::Tensor& tensor, int from, int tag, OpType type) {
+  require_tag("recv", tag);
   Staging staging;
   const Block block = staging.output(tensor);
   const Dtype dtype = dtype_of(tensor);

@@ -105,6 +105,16 @@ void LazyFuture::settle(std::exception_ptr error) {
   end_for_issuer();
 }
 
+void attend_if_possible(const GroupPtr& group) {
+  try {
+    Progress::instance().attend(group);
+  } catch (const CommError& error) {
+    TORCH_WARN_ONCE(error.what(),
+                    " Until then, operations move only while a thread waits for them, or asks whether they "
+                    "are completed.");
+  }
+}
+
 ShmWork::ShmWork(GroupPtr group, int rank, c10d::OpType type, const char* title,
                  std::optional<std::vector<at::Tensor>> profiled, Staging staging, std::vector<at::Tensor> outputs)
     : Work(rank, type, title, profiled),
@@ -123,7 +133,7 @@ void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFact
     work->group_->submit(work->operation_);
     if (is_async) {
       if (facts.is_transfer && work->group_->spin_briefly(operation)) return;
-      if (!operation.is_finished) Progress::instance().attend(work->group_);
+      if (!operation.is_finished) attend_if_possible(work->group_);
     } else if (!operation.is_finished) {
       work->group_->drive(operation, Clock::time_point::max(), interrupt);
     }
@@ -131,9 +141,17 @@ void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFact
     operation.finish = nullptr;
     throw_backend_error(error.what());
   } catch (...) {  // an interrupt: the operation continues without its caller
-    Progress::instance().attend(work->group_);
+    attend_if_possible(work->group_);
     throw;
   }
+}
+
+bool ShmWork::isCompleted() {
+  if (!operation_->is_finished.load(std::memory_order_acquire) && !group_->is_forked()) {
+    const ExitGate::Leaving at_the_end;
+    group_->progress();  // a thread that asks again and again may be the only one
+  }
+  return Work::isCompleted();
 }
 
 bool ShmWork::wait(std::chrono::milliseconds timeout) {

@@ -19,6 +19,9 @@ namespace anyaccel::comm {
 // Called while a thread waits; raises Python's pending KeyboardInterrupt. Set once, when the module is loaded.
 extern std::function<void()> interrupt;
 
+// Lets a background thread drive a group; warns once where the process may have none.
+void attend_if_possible(const GroupPtr& group);
+
 // The same error as torch's own backends raise: torch.distributed.DistBackendError, a RuntimeError.
 [[noreturn]] void throw_backend_error(const std::string& text);
 // Why a group is unusable, as torch's exception; null if it is usable.
@@ -69,6 +72,7 @@ class ShmWork : public c10d::Work {
   // Queues the operation, and drives it to its end unless `is_async` is set.
   static void start(const c10::intrusive_ptr<ShmWork>& work, const OperationFacts& facts, Task task, bool is_async);
 
+  bool isCompleted() override;
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override { wait(kNoTimeout); }
   void abort() override;

@@ -8,8 +8,9 @@
 #include <utility>
 
 #include "exit_gate.h"
-#include "progress.h"
+#include "shm_work.h"
 #include "spanning_checks.h"
+#include "start_thread.h"
 #include "wire.h"
 
 namespace anyaccel::comm {
@@ -145,7 +146,7 @@ WorkPtr AnySource::receive(const at::Tensor& output, int tag, milliseconds timeo
     local->finish = nullptr;
     throw_backend_error(error.what());
   }
-  if (!local->is_finished) Progress::instance().attend(group_);
+  if (!local->is_finished) attend_if_possible(group_);
   std::string over;
   {
     const std::lock_guard lock(mutex_);
@@ -260,7 +261,7 @@ void AnySource::count_received(int from, int tag) {
 }
 
 void AnySource::start() {
-  std::thread([self = shared_from_this()] { self->serve(); }).detach();
+  start_thread([self = shared_from_this()] { self->serve(); });
 }
 
 // A rank that dies while its note is on the way ends that receive, and not the thread.

@@ -16,6 +16,7 @@
 
 #include "queued_work.h"
 #include "spanning_backend.h"
+#include "start_thread.h"
 
 namespace anyaccel::comm {
 
@@ -32,10 +33,13 @@ struct SpanningBackend::Queue {
     {
       const std::lock_guard lock(queue->mutex);
       if (queue->is_ending) return false;
+      if (!queue->is_running) {
+        start_thread([queue] { serve(queue); });
+        queue->is_running = true;
+      }
       job.number = ++queue->issued;
       if (job.work) ++queue->unfinished;
       queue->jobs.push_back(std::move(job));
-      if (!std::exchange(queue->is_running, true)) std::thread([queue] { serve(queue); }).detach();
     }
     queue->changed.notify_all();
     return true;

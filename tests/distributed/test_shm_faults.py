@@ -463,3 +463,38 @@ def test_the_size_of_dev_shm_does_not_matter(tmp_path: Path, size: str | None) -
     if "unshare failed" in finished.stderr or "permission denied" in finished.stderr.lower():
         pytest.skip(f"no mount namespaces here: {finished.stderr}")
     assert [int(line) for line in finished.stdout.split()] == [65536 if size else 4096] * 2, finished.stderr
+
+
+@pytest.mark.skipif(
+    os.getuid() != 0, reason="limits of threads do not hold for root, and others cannot become another user"
+)
+def test_a_process_that_may_have_no_more_threads_goes_on(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        import resource
+        start()
+        dist.barrier()
+        if rank == 1:
+            os.setuid(65534)
+            resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+            say("threads", error_of(lambda: threading.Thread(target=print).start()))
+        for _ in range(2):
+            x = torch.ones(300_000)
+            dist.all_reduce(x)
+            say(x[-1].item())
+        work = dist.all_reduce(x, async_op=True)
+        while not work.is_completed():
+            time.sleep(0.01)
+        say(x[-1].item(), work.get_future().then(lambda future: future.value()[0][0]).wait().item())
+        received = torch.zeros(3)
+        works = [dist.irecv(received, 1 - rank), dist.isend(torch.ones(3) * rank, 1 - rank)]
+        for work in works:
+            work.wait()
+        say(received.tolist())
+        """,
+        2,
+    )
+    first, second = scripts.outputs()
+    assert first.splitlines() == ["2.0", "2.0", "4.0 4.0", "[1.0, 1.0, 1.0]"]
+    assert "thread" in second.splitlines()[0]
+    assert second.splitlines()[1:] == ["2.0", "2.0", "4.0 4.0", "[0.0, 0.0, 0.0]"]

@@ -371,3 +371,48 @@ def test_a_negative_timeout_of_a_wait_is_over_at_once(scripts: Scripts, hosts: s
         hosts,
     )
     assert scripts.outputs(len(hosts) - 1) == ["True True\n"]
+
+
+@pytest.mark.parametrize("order", ["sends first", "receives first", "by tags"])
+def test_thousands_of_messages_may_be_on_the_way(scripts: Scripts, order: str) -> None:
+    """Each costs about the same, however many there are: the square of them would take longer than the test may."""
+    scripts.start(
+        f"""
+        start()
+        count, order = 4_000, {order!r}
+        received = [torch.zeros(4) for _ in range(count)]
+        tags = list(range(count)) if order == "by tags" else [0] * count
+
+        def send():
+            return [dist.isend(torch.full((4,), float(number)), 1 - rank, tag=tags[number]) for number in range(count)]
+
+        def receive():
+            numbers = reversed(range(count)) if order == "by tags" else range(count)
+            return [dist.irecv(received[number], 1 - rank, tag=tags[number]) for number in numbers]
+
+        works = [*receive(), *send()] if order == "receives first" else [*send(), *receive()]
+        for work in works:
+            work.wait()
+        say(all(bool((one == number).all()) for number, one in enumerate(received)))
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        say(x.tolist())
+        """,
+        2,
+    )
+    assert all(output.splitlines() == ["True", "[2.0, 2.0]"] for output in scripts.outputs())
+
+
+def test_a_negative_tag_is_refused(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start()
+        for call in (dist.send, dist.recv):
+            say(error_of(lambda: call(torch.ones(1), 1 - rank, tag=-1)))
+        say(error_of(lambda: dist.recv(torch.ones(1), tag=-1)))
+        dist.barrier()
+        """,
+        2,
+    )
+    for output in scripts.outputs():
+        assert output.count("got tag -1; expected") == 3
