@@ -189,11 +189,14 @@ def load_op(name: str) -> Any:
     from ..accelerator.detection import kernel_kind
 
     device = kernel_kind(get_accelerator().device_name())
-    found = {class_name: find_builder(class_name, device) for class_name in dict.fromkeys((*_devices_by_name(), name))}
-    builders = {class_name: builder for class_name, builder in found.items() if builder is not None}
-    for class_name, builder in builders.items():
-        if name in (class_name, builder.NAME):
-            return builder().load()
-    choices = ", ".join(builder.NAME for builder in builders.values())
+    own = {class_name: builder_class(class_name, device) for class_name in _devices_by_name()}
+    named = next((class_name for class_name, builder in own.items() if builder and name == builder.NAME), name)
+    if (found := find_builder(named, device)) is not None:  # the finders are asked for one name: they may be slow
+        return found().load()
+    builders = {class_name: find_builder(class_name, device) for class_name in own}
+    known = {getattr(builder, "NAME", class_name): builder for class_name, builder in builders.items() if builder}
+    if name in known:  # a finder's op, under the class name that another device's builder has
+        return known[name]().load()
+    choices = ", ".join(known)
     msg = f"loading the op failed: '{device}' has no op {name!r}. Fix: use one of: {choices}."
     raise OpError(msg)

@@ -17,7 +17,7 @@ from .engine.directory import is_trusted_like
 from .engine.errors import OpError, OpLoadError, ToolchainError
 from .engine.fingerprint import cpu_flags
 from .engine.native import NativeRecipe
-from .engine.targets import NATIVE, host_cpu_targets, is_device_target, wheel_platform
+from .engine.targets import NATIVE, host_cpu_targets, is_device_target, is_of_platform_here, wheel_platform
 from .engine.toolchains.cxx import choose_cxx, zig_for
 from .engine.trace import Trace
 from .namespaces import claimed_namespaces
@@ -236,11 +236,24 @@ class OpBuilder:
 
     def _find_portable(self, cache: Cache) -> Entry | None:
         """Return a build made ahead of time, perhaps on another machine, for a CPU level that this machine has."""
-        for recipe in (self.recipe_for(target, any_compiler=True) for target in self.levels()):
+        recipes = [self.recipe_for(target, any_compiler=True) for target in self.levels()]
+        for recipe in recipes:
             names = dict.fromkeys((recipe.fingerprint(), recipe.key()))  # built with the same variables, or with none
             found = next((entry for name in names if (entry := cache.find(self.name, name, recipe.places()))), None)
             if found is not None:
                 return found
+        every = [one for one in cache.entries() if one.op == self.name]  # a platform's is part of their names
+        served = [one for one in every if is_of_platform_here(one.facts.get("command", ()))]
+        for recipe in recipes:
+            given = recipe.facts.get("environment", {})
+            same = [
+                one
+                for one in served
+                if (one.facts.get("key"), one.facts.get("environment", {})) == (recipe.key(), given)
+            ]
+            fitting = (one for one in same if not one.inputs.changed(recipe.places(), may_be_gone=True))
+            if (entry := next(filter(cache.is_intact, fitting), None)) is not None:
+                return entry
         return None
 
     def build(self, target: str = NATIVE) -> Entry:
@@ -320,10 +333,11 @@ class OpBuilder:
             kept = loading.Loaded(self.name, type(self), binary, claimed, functions=functions, asked=self._asked())
             return loading.keep(kept)
 
-    def _asked(self) -> tuple[list[str], ...]:
+    def _asked(self) -> tuple[Any, ...]:
         """Return what this builder asks for; another builder of its class may ask for something else."""
-        asked = (self.sources(), self.include_paths(), self.cxx_args(), self.extra_ldflags(), self.libraries_args())
-        return tuple(map(self.strip_empty_entries, asked))
+        files = (self.sources(), self.include_paths())
+        flags = (self.cxx_args(), self.nvcc_args(), self.extra_ldflags(), self.libraries_args())
+        return (*map(self.strip_empty_entries, (*files, *flags)), self.source_root())
 
     def load_binary(self, binary: Path) -> Any:
         """Load a finished build, and return its functions."""

@@ -35,7 +35,7 @@ OLDEST_TORCH = (2, 10)
 def unknown_compiler(given: str | None) -> CxxCompiler:
     """Return a stand-in for any compiler, with the flags that ``CXX`` gives to it."""
     try:
-        command = shlex.split(given) if given and not Path(given).is_file() else []
+        command = shlex.split(given) if given and not os.path.isfile(given) else []
     except ValueError:  # an unclosed quotation mark: no compiler has it
         command = []
     return CxxCompiler(("c++", *(further_words(command) if command else ())), "unknown")

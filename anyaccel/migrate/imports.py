@@ -224,13 +224,8 @@ class TextModule:
         """Return functions, and the imports of torch in them after which imports are added; empty to add them at the top.
 
         A function that imports torch itself may run in another process, without this module's globals. There are no places
-        if the module itself imports torch, or if other code than such functions needs the imports.
-
-        Args:
-            lines: the module's lines.
-            needing: the code that needs the imports.
-            are_nested: whether methods are such functions, too, and a ``try`` in a function may import torch. They are if torch
-                itself is to be imported: the module may be there where torch is not.
+        if the module itself imports torch, or if other code than such functions needs the imports. With ``are_nested``, methods
+        are such functions, too, and a ``try`` in one may import torch: the module may be there where torch is not.
         """
         found: list[tuple[ast.stmt, ast.stmt]] = []
         for statement in self._parts(self._tree.body) if are_nested else self._tree.body:
@@ -258,7 +253,8 @@ class TextModule:
         """Yield the statements of a module, and in place of a class those in it."""
         for each in body:
             if isinstance(each, ast.ClassDef):
-                yield from (ast.Expr(one, lineno=one.lineno, end_lineno=one.end_lineno) for one in _head_of(each))
+                head = [*each.decorator_list, *each.bases, *(one.value for one in each.keywords)]
+                yield from (ast.Expr(one, lineno=one.lineno, end_lineno=one.end_lineno) for one in head)
                 yield from self._parts(each.body)
             else:
                 yield each
@@ -325,10 +321,6 @@ class TextModule:
 def _with_import(function: str) -> str:
     """Return a function that imports torch itself, below its docstring."""
     return function.replace('"""\n    ', '"""\n    import torch\n\n    ', 1)
-
-
-def _head_of(owner: ast.ClassDef) -> list[ast.expr]:
-    return [*owner.decorator_list, *owner.bases, *(each.value for each in owner.keywords)]
 
 
 def _is_of_all(node: ast.stmt) -> bool:

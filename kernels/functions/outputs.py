@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,11 +34,31 @@ def write_output(function: str, output: torch.Tensor, result: torch.Tensor) -> N
 
 
 def write_outputs(function: str, *pairs: tuple[torch.Tensor, torch.Tensor]) -> None:
-    """Write results to given tensors; see :func:`write_output`. When one is refused, none is written."""
+    """Write results to given tensors; see :func:`write_output`. When one is refused, none is written.
+
+    Raises:
+        RuntimeError: as for one, and when two of them may share memory.
+    """
     for output, result in pairs:
         require_like(function, output, result)
+    for (one, _), (other, _) in itertools.combinations(pairs, 2):
+        if _are_written_over(one, other):
+            msg = (
+                f"{function} failed: got two outputs that share memory; expected separate memory for each result. "
+                f"Fix: pass torch.empty_like(output) for one of them."
+            )
+            raise RuntimeError(msg)
     for output, result in pairs:
         output.copy_(result)
+
+
+def _are_written_over(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors begin in the same place, or are contiguous and share memory; other views are not checked."""
+    if not one.numel() or not other.numel() or one.device != other.device:
+        return False
+    is_whole = one.is_contiguous() and other.is_contiguous()
+    first, second = sorted((each.data_ptr(), each.nbytes) for each in (one, other))
+    return first[0] == second[0] or (is_whole and second[0] < sum(first))
 
 
 def require_like(function: str, output: torch.Tensor, result: torch.Tensor) -> None:

@@ -5,6 +5,7 @@ Memory traffic is that of ``csrc/includes/rms_norm.h`` and ``softmax.h``; a row 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -163,7 +164,10 @@ class TritonSoftmax:
             y: torch.Tensor = _Softmax.apply(x, scale, False)  # type: ignore[no-untyped-call]
             return y
         hidden = mask.bool()
-        y = _Softmax.apply(x.masked_fill(hidden, -torch.inf), scale, False)  # type: ignore[no-untyped-call]
+        if scale == 0:
+            x, scale = x * 0, 1.0
+        fill = -math.copysign(math.inf, scale)  # -inf after scaling
+        y = _Softmax.apply(x.masked_fill(hidden, fill), scale, False)  # type: ignore[no-untyped-call]
         return y.masked_fill(hidden, 0.0)
 
     def scaled_upper_triang_masked_softmax(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:

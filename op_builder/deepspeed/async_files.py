@@ -263,8 +263,8 @@ class AsyncIOHandle(ProcessBound):
         one.folder = os.getcwd() if is_checked and not os.path.isabs(path) else ""  # it may be gone
         try:
             direct, buffered = self._opened(file, one)
-            found = os.fstat(buffered).st_size
-            if is_read and found < offset + size and self._in_flight.end_of_writes(buffered) < offset + size:
+            found, end = os.fstat(buffered).st_size, offset + size
+            if is_read and found < end and self._in_flight.end_of_writes(buffered, offset, end) < end:
                 raise error_of(0, path, is_read, found, size, 0)
         except BaseException:
             one.close()

@@ -103,13 +103,17 @@ class InFlight:
         for error in failed:
             _log.error("an aio_handle was dropped before wait(), and an operation failed: %s", error)
 
-    def end_of_writes(self, descriptor: int) -> int:
-        """Return the size in bytes that a file will have at least when the writes to it that are in flight have ended."""
+    def end_of_writes(self, descriptor: int, start: int, end: int) -> int:
+        """Return the size in bytes that a file will have at least when a read of some of its bytes begins.
+
+        The read waits for those writes in flight that it overlaps, and for no others.
+        """
         file = os.fstat(descriptor)
         with self._guard:
             writes = [one for one in self._pending.values() if not one.is_read and one.files]
             into = [one for one in writes if os.path.samestat(os.fstat(one.files[0]), file)]
-        return max((one.offset + one.tensor.nbytes for one in into), default=0)
+        ends = (one.offset + one.tensor.nbytes for one in into if one.offset < end)
+        return max((one for one in ends if one > start), default=0)
 
     def release_files(self) -> None:
         """Wait for every operation, and close their files; :meth:`wait` still completes and reports them."""

@@ -140,7 +140,9 @@ def require_memory(tensor: Any, is_read: bool) -> None:
             f"Fix: pass torch.from_numpy(array) for an array."
         )
         raise TypeError(msg)
-    if tensor.is_meta or tensor.layout != torch.strided:
+    if tensor.is_nested:
+        kind = "that is nested"
+    elif tensor.is_meta or tensor.layout != torch.strided:
         kind = "on the device meta" if tensor.is_meta else f"of layout {tensor.layout}"
     elif tensor.is_quantized:
         kind = f"of the quantized dtype {tensor.dtype}"
@@ -224,7 +226,7 @@ def _require_usable(descriptor: int, is_read: bool) -> int:
     refused = os.O_WRONLY if is_read else os.O_RDONLY
     with contextlib.suppress(OSError):
         flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-        if flags & os.O_ACCMODE != refused:
+        if flags & os.O_ACCMODE != refused and not flags & os.O_PATH:
             return flags
     what, other, flag = ("reading", "writing", "RDONLY") if is_read else ("writing", "reading", "WRONLY")
     msg = (

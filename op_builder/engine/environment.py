@@ -155,8 +155,13 @@ def build_switches() -> dict[str, bool]:
     switches.pop("DS_BUILD_STRING", None)  # a version, such as a date
     for name, value in switches.items():
         if value and not value.isdecimal():
-            _logger.warning("%s=%s is no number, and is ignored. Fix: %s=1, or 0", name, value, name)
+            _tell_ignored(name, value)
     return {name: int(value) != 0 for name, value in switches.items() if value.isdecimal()}
+
+
+@functools.cache  # each once
+def _tell_ignored(name: str, value: str) -> None:
+    _logger.warning("%s=%s is no number, and is ignored. Fix: %s=1, or 0", name, value, name)
 
 
 def cxx() -> str | None:
@@ -164,7 +169,7 @@ def cxx() -> str | None:
     value = os.environ.get("CXX")
     if not value:
         return None
-    if Path(value).is_file():  # a path, which may contain spaces
+    if os.path.isfile(value):  # a path, which may contain spaces
         return os.path.abspath(value) if os.sep in value else value
     try:
         words = shlex.split(value)

@@ -139,8 +139,10 @@ class HeaderLookups:
         places = [flag[2:] for flag in flags if flag.startswith("-B")] + listed.split(os.pathsep)
         places += [following for flag, following in itertools.pairwise(flags) if flag == "-B"]
         for place in filter(None, places):
-            missing = {program for program in _PROGRAMS if not os.path.isfile(f"{place}/{program}")}
-            self.beside.setdefault(os.path.abspath(place), set()).update(missing)
+            for prefix in (f"{place}/", place):  # ``-Btools-`` starts ``tools-cc1plus``, too
+                missing = {program for program in _PROGRAMS if not os.path.isfile(f"{prefix}{program}")}
+                folder, start = os.path.split(os.path.abspath(f"{prefix}x"))
+                self.beside.setdefault(folder, set()).update(f"{start[:-1]}{program}" for program in missing)
 
     def add_headers(self, search_path: Sequence[str], absent: Iterable[str]) -> None:
         """Add one compiler's headers, its search path, and the directories of that which do not exist.

@@ -91,9 +91,26 @@ def _listed(file: Path) -> set[str]:
     return {path for path in paths if os.path.isabs(path) and not path.startswith(f"{file.parent}/")}
 
 
+def _pieces(words: Sequence[str]) -> list[str]:
+    """Return flags, with each of those that are passed to the linker itself for one."""
+    return [piece for word in words for piece in (word.split(",")[1:] if word.startswith("-Wl,") else [word])]
+
+
+def _directories(words: Sequence[str]) -> list[str]:
+    """Return the directories of -L flags in each of their spellings."""
+    found = []
+    for word, following in itertools.pairwise([*_pieces(words), ""]):
+        name, _, value = word.partition("=")
+        if name in ("-L", "--library-path", "-library-path", "--library-directory"):
+            found.append(value or following)
+        elif word.startswith("-L"):
+            found.append(word[2:])
+    return found
+
+
 def _libraries(words: Sequence[str]) -> list[str]:
     """Return the names in -l flags, including flags passed to the linker itself."""
-    pieces = [piece for word in words for piece in (word.split(",")[1:] if word.startswith("-Wl,") else [word])]
+    pieces = _pieces(words)
     apart = [following for word, following in itertools.pairwise(pieces) if word == "-l"]
     return [*(word[2:] for word in pieces if word.startswith("-l") and len(word) > 2), *apart]
 
@@ -109,6 +126,6 @@ def _library_path(recipe: NativeFacts, folder: Path, environment: Mapping[str, s
         words = list(flags)
     listed = environment.get("LIBRARY_PATH", "").split(os.pathsep)
     places = [place for place in listed if lines and not os.path.isdir(place)]  # the driver leaves these out
-    places += [word[2:] for word in words if word.startswith("-L")]
+    places += _directories([*words, *flags])
     places += listed if not lines else []
     return list(dict.fromkeys(os.path.normpath(place) for place in places if os.path.isabs(place)))

@@ -131,18 +131,16 @@ class NativeFacts:
         the platform that ziglang compiles for. It is the same for every ``SOURCE_DATE_EPOCH``. The dates that a source may
         ask for are those of the first build.
         """
-        facts = self._portable_facts()
+        facts = {**self._portable_facts(), **self._command()}
         if not self.is_portable:
             return {**facts, **self.tools}
-        further = [list(words) for one in self.compilers.values() if (words := further_words(one.command))]
-        facts |= {"command": further[0]} if further else {}
         given = {name: value for name, value in facts.pop("environment", {}).items() if name != "SOURCE_DATE_EPOCH"}
         return {**facts, "environment": given} if given else facts
 
     def described(self) -> dict[str, Any]:
         """Return the facts that the build's metadata keep; for other machines, without paths of this machine's compiler."""
         tools = {"compiler_version": self.tools["compiler_version"]} if self.is_portable else self.tools
-        return {**self._portable_facts(), **tools, "key": self.key()}
+        return {**self._portable_facts(), **tools, **self._command(), "key": self.key()}
 
     def fingerprint(self) -> str:
         """Return the name of the result."""
@@ -152,6 +150,11 @@ class NativeFacts:
         """Return the name of the result without compiler and environment: the same for all of them."""
         facts = {name: fact for name, fact in self._portable_facts().items() if name != "environment"}
         return fingerprint(self.sources, self.include_dirs, facts)
+
+    def _command(self) -> dict[str, Any]:
+        """Return what follows the program in the compiler's command, of a build for other machines."""
+        words = [further_words(one.command) for one in self.compilers.values()] if self.is_portable else []
+        return next(({"command": list(each)} for each in words if each), {})
 
     def _portable_facts(self) -> dict[str, Any]:
         return {

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["inputs_of"]
 
 _SYSTEM = ("/usr/include", *SYSTEM_LIBRARIES)
-_EMBEDDED = re.compile(rb'\.inc(?:bin|lude)[\s\\]*\\?"([^"\\]+)\\?"')
-_EMBEDS = re.compile(rb"\.incbin|\.include(?=\s+\\?\")")
+_EMBEDDED = re.compile(rb'\.inc(?:bin|lude)(?:\s|\\[tn]|\\)*"([^"\\]+)\\?"', re.IGNORECASE)
+_EMBEDS = re.compile(rb'\.incbin\b|\.include\b(?=(?:\s|\\[tn]|\\)*")', re.IGNORECASE)
 
 
 def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> Inputs:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import environment
 from .errors import OpError, SettingError
 from .fingerprint import cpu_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "CPU_TARGETS",
@@ -24,6 +28,7 @@ __all__ = [
     "is_device_target",
     "is_higher_cpu_level",
     "is_hip_target",
+    "is_of_platform_here",
     "march",
     "require_target",
     "wave_lanes",
@@ -78,9 +83,28 @@ class Platform(NamedTuple):
         return f"{self.machine}-linux-gnu.{self.glibc}"
 
     @property
+    def serves_here(self) -> bool:
+        """Whether this machine runs what is built for it: it has the architecture, and a C library that is not older."""
+        try:
+            name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+        except ValueError:  # musl's
+            return False
+        return self.is_here and name == "glibc" and _numbers(self.glibc) <= _numbers(version)
+
+    @property
     def is_here(self) -> bool:
         """Whether it has this machine's architecture."""
         return self.machine == platform.machine()
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(each) for each in re.findall(r"\d+", version)]
+
+
+def is_of_platform_here(command: Sequence[str]) -> bool:
+    """Return whether a compiler was told to build for a platform, ``-target x86_64-linux-gnu.2.28``, that serves here."""
+    found = re.fullmatch(r"-target (\w+)-linux-gnu\.([\d.]+)", " ".join(command))
+    return found is not None and Platform(found[1], found[2]).serves_here
 
 
 def wheel_platform() -> Platform | None:

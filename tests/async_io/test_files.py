@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -67,6 +68,43 @@ def test_what_is_being_written_can_be_read(handle: Any, tmp_path: Path) -> None:
     assert torch.equal(written, read)
     with pytest.raises(AsyncIOError, match="end of file"):
         handle.async_pread(read, file, 4)
+
+
+@pytest.mark.parametrize(
+    ("start", "is_written"), [(0, False), (4096, False), (8192, True), (12288, True), (20480, False)]
+)
+def test_a_read_beyond_the_end_needs_a_write_that_it_waits_for(
+    handle: Any, tmp_path: Path, start: int, is_written: bool
+) -> None:
+    for number in range(10):
+        file = str(tmp_path / f"{number}")
+        (tmp_path / f"{number}").touch()
+        handle.async_pwrite(torch.ones(8192, dtype=torch.uint8), file, 8192 + 4096)
+        read = torch.empty(4096 if start != 8192 else 8192, dtype=torch.uint8)
+        begun = 2
+        try:
+            handle.async_pread(read, file, start)
+        except AsyncIOError as error:
+            assert not is_written  # which may also have ended before the call
+            assert "end of file" in str(error)  # noqa: PT017
+            begun = 1
+        assert handle.wait() == begun
+        if is_written:
+            assert read.tolist() == [0] * (8192 - len(read) + 4096 if start == 8192 else 0) + [1] * 4096
+
+
+def test_what_has_no_plain_memory_is_refused(handle: Any, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its interface may change
+        ragged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    for call in (handle.sync_pwrite, handle.sync_pread):
+        with pytest.raises(ValueError, match="starting a transfer failed: got a tensor that is nested"):
+            call(ragged, str(tmp_path / "file"))
+    (tmp_path / "file").write_bytes(b"1" * 16)
+    descriptor = os.open(tmp_path / "file", os.O_PATH)
+    with pytest.raises(OSError, match=f"got descriptor {descriptor}, which is closed or for writing only"):
+        handle.sync_pread(torch.zeros(4), descriptor)
+    os.close(descriptor)
 
 
 def test_an_empty_tensor_and_a_path_of_bytes_are_compared(handle: Any, tmp_path: Path) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import platformdirs
 import pytest
+from filelock import FileLock
 
 from anyaccel.op_builder import CPUOpBuilder
 from anyaccel.op_builder.engine import cache as cache_module
 from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.cache import Cache
+from anyaccel.op_builder.engine.toolchains.cxx import zig_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +25,33 @@ SOURCE = """
 #include "answer.h"
 extern "C" __attribute__((visibility("default"))) int answer() { return kAnswer; }
 """
+
+
+ZIG_SECONDS = 480
+ZIG_CACHE = Path(os.environ.get("ANYACCEL_CACHE_DIR") or platformdirs.user_cache_dir("anyaccel")) / "zig"
+"""Kept between runs: what ziglang first builds for itself takes about a minute."""
+
+
+@pytest.fixture(scope="session")
+def warm_zig(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """ziglang, with its C++ library for this machine: one process of the tests builds it, and the others wait."""
+    program = zig_program()
+    if program is None:
+        pytest.skip("no ziglang")
+    ZIG_CACHE.mkdir(parents=True, exist_ok=True)
+    folder = tmp_path_factory.mktemp("warm_zig")
+    (folder / "empty.cpp").touch()
+    command = [program, "c++", "-O1", "-fPIC", "-shared", folder / "empty.cpp", "-o", folder / "empty.so"]
+    with FileLock(ZIG_CACHE / "tests.lock"):
+        subprocess.run(command, check=True, env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(ZIG_CACHE)})
+    return program
+
+
+@pytest.fixture
+def zig(warm_zig: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """ziglang's program; its own files are kept between runs."""
+    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
+    return warm_zig
 
 
 @pytest.fixture

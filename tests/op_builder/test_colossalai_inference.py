@@ -269,6 +269,10 @@ def test_what_is_refused_writes_neither_of_two_outputs() -> None:
     with pytest.raises(RuntimeError, match="share memory"):
         inference.fused_add_rms_layernorm(x, torch.ones(1, 4).expand(2, 4), torch.ones(4), 1e-6)
     assert bool((x == 1).all())
+    for other in (x, x.view(-1)[:4].view(1, 4).expand(1, 4)):
+        with pytest.raises(RuntimeError, match="two outputs that share memory" if other is x else "failed"):
+            inference.fused_add_rms_layernorm(x, other, torch.ones(4), 1e-6)
+    assert bool((x == 1).all())
     written = torch.zeros(2, 4)
     with pytest.raises(RuntimeError, match="get_cos_and_sin failed"):
         inference.get_cos_and_sin(

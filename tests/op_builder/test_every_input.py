@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .conftest import ZIG_CACHE, ZIG_SECONDS
 from .sites import FUNCTION, LINKED, ROWS, SPELLINGS, Row, Site
-from .test_toolchains import ZIG_CACHE, ZIG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from anyaccel.op_builder import CPUOpBuilder, OpError, OpLoadError
-from anyaccel.op_builder.engine.toolchains.cxx import zig_program
+from anyaccel.op_builder.engine.targets import Platform
+from anyaccel.op_builder.engine.toolchains.cxx import CxxCompiler, zig_program
 from anyaccel.op_builder.torch_libraries import unknown_compiler
 
-from .test_toolchains import ZIG_CACHE
+from .conftest import ZIG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 READS = """
 #include "given.h"
 extern "C" __attribute__((visibility("default"))) int answer() { return VALUE; }
+"""
+CALLS = """
+extern "C" int part();
+extern "C" __attribute__((visibility("default"))) int answer() { return part(); }
 """
 DEFINED = """extern "C" __attribute__((visibility("default"))) int answer() { return VALUE; }"""
 Make = Callable[..., CPUOpBuilder] if TYPE_CHECKING else Any
@@ -87,7 +92,7 @@ def _compiles_with(folder: Path, value: int) -> None:
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
 
 
-@pytest.mark.parametrize("how", ["COMPILER_PATH", "-B"])
+@pytest.mark.parametrize("how", ["COMPILER_PATH", "-B", "-B a prefix"])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_program_that_appears_where_the_compiler_looks_first_counts(
     cache: Cache, with_flags: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, is_there: bool
@@ -97,14 +102,39 @@ def test_a_program_that_appears_where_the_compiler_looks_first_counts(
         place.mkdir()
     monkeypatch.setenv("CXX", "g++")
     source = f"#ifndef VALUE\n#define VALUE 1\n#endif\n{DEFINED}\n"
-    if how == "-B":
-        builder = with_flags(source, f"-B{place}")
+    if how.startswith("-B"):
+        builder = with_flags(source, f"-B{place}" if how == "-B" else f"-B{tmp_path}/tools-")
     else:
         monkeypatch.setenv("COMPILER_PATH", str(place))
         builder = with_flags(source)
     assert _answer(builder) == 1
     _compiles_with(place, 2)
+    if "prefix" in how:
+        (place / "cc1plus").rename(tmp_path / "tools-cc1plus")
     assert _answer(builder) == 2
+
+
+@pytest.mark.parametrize(
+    "flag", ["-L{}", "-L {}", "-Wl,-L,{}", "-Wl,-L{}", "-Wl,--library-path={}", "-Wl,--library-path,{}"]
+)
+def test_a_library_in_a_directory_of_a_flag_that_appears_counts(
+    cache: Cache, make_builder: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    _archive(tmp_path / "second", 1)
+    builder = make_builder(source=CALLS)
+    flags = [word for place in ("first", "second") for word in flag.format(tmp_path / place).split()]
+    monkeypatch.setattr(type(builder), "extra_ldflags", lambda self: [*flags, "-lpart"])
+    assert _answer(builder) == 1
+    _archive(tmp_path / "first", 2)
+    assert _answer(builder) == 2
+
+
+def _archive(folder: Path, value: int) -> None:
+    """Make libpart.a, whose ``part()`` returns a value."""
+    folder.mkdir()
+    (folder / "part.cpp").write_text(f'extern "C" int part() {{ return {value}; }}\n')
+    subprocess.run(["c++", "-fPIC", "-c", folder / "part.cpp", "-o", folder / "part.o"], check=True)
+    subprocess.run(["ar", "rcs", folder / "libpart.a", folder / "part.o"], check=True)
 
 
 def test_a_file_beside_a_link_to_the_tools_own_counts(cache: Cache, with_flags: Any, tmp_path: Path) -> None:
@@ -126,20 +156,25 @@ def test_long_flags_that_change_the_list_of_headers_are_refused(cache: Cache, wi
         with_flags(DEFINED, "-DVALUE=1", flag).build()
 
 
-@pytest.mark.skipif(zig_program() is None, reason="no ziglang")
+@pytest.mark.timeout(ZIG_SECONDS)
+@pytest.mark.parametrize("directive", [".include ", ".include\\t", ".INCLUDE", ".Include  "])
 def test_an_assembly_file_that_zig_does_not_list_counts(
-    cache: Cache, with_flags: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Cache, with_flags: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zig: str, directive: str
 ) -> None:
-    monkeypatch.setenv("CXX", f"'{zig_program()}' c++")
-    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
+    monkeypatch.setenv("CXX", f"'{zig}' c++")
     body = tmp_path / "body.s"
-    asm = f'asm(".text\\n.globl answer\\nanswer:\\n.include \\"{body}\\"\\nret\\n");\n'
+    asm = f'asm(".text\\n.globl answer\\nanswer:\\n{directive}\\"{body}\\"\\nret\\n");\n'
     for number in (1, 2):
         body.write_text(f"mov ${number}, %eax\n")
         assert _answer(with_flags(asm)) == number
 
 
-def test_a_c_source_is_cpp_for_every_compiler(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("compiler", ["g++", "zig"])
+def test_a_c_source_is_cpp_for_every_compiler(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, compiler: str
+) -> None:
+    if compiler == "zig":
+        monkeypatch.setenv("CXX", f"'{request.getfixturevalue('zig')}' c++")
     (tmp_path / "cc.c").write_text(
         '#ifdef __cplusplus\nextern "C" __attribute__((visibility("default"))) int answer() { return 7; }\n#endif\n'
     )
@@ -148,10 +183,6 @@ def test_a_c_source_is_cpp_for_every_compiler(cache: Cache, tmp_path: Path, monk
         NAME, STABLE_ABI, SOURCES = "in_c", True, (str(tmp_path / "cc.c"),)
 
     assert _answer(InC()) == 7
-    if zig_program() is not None:
-        monkeypatch.setenv("CXX", f"'{zig_program()}' c++")
-        monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
-        assert _answer(InC()) == 7
 
 
 # Builds for other machines
@@ -181,20 +212,57 @@ def test_each_platform_has_a_build_of_its_own(cache: Cache, with_flags: Any, mon
     assert len({builder.recipe_for("x86-64").key()}) == 1
 
 
+def test_a_build_for_other_machines_is_found_by_those_that_it_serves(
+    cache: Cache, with_flags: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = tmp_path / "launch"  # also in ziglang's place
+    launcher.write_text('#!/bin/sh\n[ "$1" != -target ] || shift 2\n[ "$1" != g++ ] || shift\nexec g++ "$@"\n')
+    launcher.chmod(0o755)
+    builder = with_flags(DEFINED, "-DVALUE=1")
+    monkeypatch.setattr(
+        type(builder), "cxx_for", lambda self, platform: CxxCompiler((str(launcher), "-target", platform.triple), "1")
+    )
+    for name, value in {
+        "ANYACCEL_PLATFORM": f"manylinux_2_17_{os.uname().machine}",
+        "CXX": f"{launcher} g++",
+    }.items():
+        with monkeypatch.context() as context:
+            context.setenv(name, value)
+            builder._recipe = None
+            entry = builder.build("x86-64")
+            assert builder.find_built() is not None
+        for looking in ("g++", "/nowhere/g++"):
+            monkeypatch.setenv("CXX", looking)
+            builder._recipe = None
+            assert builder.find_built() is not None
+        shutil.rmtree(entry.binary.parent)
+        monkeypatch.setenv("CXX", "g++")
+        builder._recipe = None
+        assert builder.find_built() is None
+    machine = os.uname().machine
+    assert Platform(machine, "2.5").serves_here
+    assert not Platform(machine, "2.99").serves_here
+    assert not Platform("s390x", "2.5").serves_here
+
+
 def test_what_follows_zigs_program_is_nothing_of_the_users() -> None:
     """A build for a CPU level that ziglang has made is found by a process that starts no compiler."""
     for given, flags in (
         ("g++", ()),
         ("'/a b/zig' c++", ()),
         ("/x/zig c++ -O1", ("-O1",)),
-        ("ccache g++", ("g++",)),
+        ("ccache g++", ()),
+        ("ccache g++ -DA -DB", ("-DA", "-DB")),
+        (f"g++ -DA={'x' * 300}", (f"-DA={'x' * 300}",)),
         ("'", ()),
     ):
         assert unknown_compiler(given).command == ("c++", *flags)
     assert unknown_compiler(None).command == ("c++",)
 
 
-def test_a_builder_of_the_same_class_with_other_flags_is_refused(cache: Cache, make_builder: Make) -> None:
+def test_a_builder_of_the_same_class_with_other_flags_or_folders_is_refused(
+    cache: Cache, make_builder: Make, tmp_path: Path
+) -> None:
     """torch cannot unload the first one's library."""
 
     class Wide(type(make_builder(source=DEFINED))):  # type: ignore[misc]
@@ -205,8 +273,24 @@ def test_a_builder_of_the_same_class_with_other_flags_is_refused(cache: Cache, m
         def cxx_args(self) -> list[str]:
             return [f"-DVALUE={self.value}"]
 
-    first = Wide(1)
-    assert first.load() is first
-    assert Wide(1).load() is first
-    with pytest.raises(OpLoadError, match="its sources or flags differ from those of"):
-        Wide(2).load()
+    class Elsewhere(type(make_builder(source=DEFINED))):  # type: ignore[misc]
+        NAME = "elsewhere"
+
+        def __init__(self, value: int) -> None:
+            self.root = tmp_path / str(value)
+            self.root.mkdir(exist_ok=True)
+            (self.root / "own.cpp").write_text(f"#define VALUE {value}\n{DEFINED}")
+            super().__init__()
+
+        def sources(self) -> list[str]:
+            return ["own.cpp"]
+
+        def source_root(self) -> Path:
+            return self.root
+
+    for kind in (Wide, Elsewhere):
+        first = kind(1)
+        assert first.load() is first
+        assert kind(1).load() is first
+        with pytest.raises(OpLoadError, match="its sources or flags differ from those of"):
+            kind(2).load()

@@ -58,6 +58,24 @@ def test_what_a_finder_gives_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
         anyaccel.load_op("cpu_lion")
 
 
+def test_a_finder_is_asked_for_the_op_that_is_loaded_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NamelessBuilder:
+        def load(self) -> str:
+            return "nameless"
+
+    asked: list[str] = []
+
+    def find(name: str, device: str, found: Any) -> Any:
+        asked.append(name)
+        return NamelessBuilder if name in ("CPUAdamBuilder", "MineBuilder") else found
+
+    monkeypatch.setattr(all_ops, "_finders", [find])
+    assert [anyaccel.load_op(name) for name in ("cpu_adam", "CPUAdamBuilder", "MineBuilder")] == ["nameless"] * 3
+    assert asked == ["CPUAdamBuilder", "CPUAdamBuilder", "MineBuilder"]
+    with pytest.raises(OpError, match=r"has no op 'nothing'.*CPUAdamBuilder"):
+        anyaccel.load_op("nothing")
+
+
 def test_a_finder_is_a_function() -> None:
     with pytest.raises(TypeError, match=r"got None; expected a function .*Fix: pass the function itself"):
         add_finder(cast("Any", None))

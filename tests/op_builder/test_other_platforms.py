@@ -22,7 +22,7 @@ from anyaccel.op_builder.engine.errors import SettingError
 from anyaccel.op_builder.engine.targets import CPU_TARGETS, Platform, march, wheel_platform
 from anyaccel.op_builder.engine.toolchains import cxx
 
-from .test_toolchains import ZIG_CACHE, ZIG_SECONDS
+from .conftest import ZIG_CACHE, ZIG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

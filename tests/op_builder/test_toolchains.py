@@ -7,21 +7,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import platformdirs
 import pytest
 
 from anyaccel.op_builder import ToolchainError
 from anyaccel.op_builder.engine.toolchains import nvcc, ptxas
 from anyaccel.op_builder.engine.toolchains.cxx import choose_cxx, probe_cxx
 
+from .conftest import ZIG_SECONDS
+
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
-
-ZIG_SECONDS = 480
-ZIG_CACHE = Path(os.environ.get("ANYACCEL_CACHE_DIR") or platformdirs.user_cache_dir("anyaccel")) / "zig"
-"""Kept between runs: what ziglang first builds for itself takes about a minute."""
-
 
 BUILDS = 'for last; do :; done; case "$*" in *-shared*) : > "$last"; exit;; esac'
 
@@ -139,12 +135,11 @@ def test_memory_that_cannot_be_written_or_read_costs_only_time(tmp_path: Path) -
 
 @pytest.mark.timeout(ZIG_SECONDS)
 def test_pips_ziglang_builds_an_op_without_a_system_compiler(
-    cache: Any, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cache: Any, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, zig: str
 ) -> None:
     import ctypes
 
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
     builder = make_builder()
     assert "zig" in builder.recipe.linker[0]
     assert ctypes.CDLL(str(builder.build().binary)).answer() == 42
@@ -152,7 +147,7 @@ def test_pips_ziglang_builds_an_op_without_a_system_compiler(
 
 @pytest.mark.timeout(ZIG_SECONDS)
 def test_an_op_of_ziglangs_refuses_as_any_other(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]], zig: str
 ) -> None:
     """It has its own C++ library, which does not recognise the other's exceptions."""
     code = """
@@ -173,7 +168,7 @@ except RuntimeError as error:
     assert "got step 0" in str(error), error
 """
     cache = str(tmp_path / "cache")
-    run_python(code, PATH=str(tmp_path), ANYACCEL_CACHE_DIR=cache, ZIG_GLOBAL_CACHE_DIR=str(ZIG_CACHE))
+    run_python(code, PATH=str(tmp_path), ANYACCEL_CACHE_DIR=cache)
 
 
 def test_ptxas_in_tritons_wheel_is_the_last_choice_and_triton_is_not_imported(

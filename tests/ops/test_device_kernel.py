@@ -311,7 +311,10 @@ def test_a_number_that_no_float_holds_is_refused() -> None:
         DeviceKernel(ADDS, "add", args=("tensor", "float64"))(torch.zeros(1), 10**400, grid=1, block=1)
 
 
-@pytest.mark.parametrize("option", ["-Xclang", "-optf", "-cxx-isystem", "--sysroot=/x"])
+@pytest.mark.parametrize(
+    "option",
+    ["-Xclang", "-optf", "-cxx-isystem", "--sysroot=/x", "--use-pch=/x", "--ptxas-options=-v,--options-file=/x"],
+)
 def test_an_option_that_may_name_a_file_is_refused(option: str) -> None:
     with pytest.raises(OpError, match=f"the option '{option}'"):
         DeviceKernel("extern __global__ void k() {}", "k", (), options=[option, "file"]).compile("sm_90")

@@ -74,6 +74,8 @@ for dtype, tolerance in ((torch.float32, 2e-6), (torch.bfloat16, 1.6e-2), (torch
         ):
             close(y, expected)
             close(torch.autograd.grad(y, x, grad)[0], torch.autograd.grad(expected, exact, grad.double())[0])
+        for scale in (0.0, -1.5):
+            close(softmax.scaled_masked_softmax(x, mask, scale), (exact * scale).masked_fill(mask, -torch.inf).softmax(-1))
         assert (softmax.scaled_masked_softmax(x, torch.ones_like(mask)) == 0).all()
         nothing = torch.full(shape, -torch.inf, device=device, dtype=dtype, requires_grad=True)
         for y in (softmax.scaled_masked_softmax(nothing), softmax.scaled_upper_triang_masked_softmax(nothing)):

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import string
 import subprocess
+from itertools import dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -75,8 +76,8 @@ class CxxCompiler(NamedTuple):
 
 
 def further_words(command: Sequence[str]) -> tuple[str, ...]:
-    """Return what follows the program in a compiler's command: the user's flags, or a platform."""
-    return tuple(command[2 if is_zig(command) else 1 :])
+    """Return what follows the programs in a compiler's command, such as ``ccache g++``: the user's flags, or a platform."""
+    return tuple(dropwhile(lambda word: not word.startswith("-"), command[1:]))
 
 
 def is_zig(command: Sequence[str]) -> bool:
