@@ -117,12 +117,13 @@ bool Group::advance_all(Finished& finished) {
 
 // Again after one has taken in a letter or an answer for another: a thread that sees nothing move goes to sleep.
 //
-// Any number of transfers may wait, and a waiting thread comes here all the time, so they are looked at only if there
-// is something new for one of them.
+// Any number of transfers may wait, and a waiting thread comes here all the time, so many of them are looked at only if
+// there is something new for one. That is asked of every link: fewer transfers than ranks are looked at as soon.
 void Group::advance_transfers(Finished& finished, bool& moved) {
   if (transfers_.empty()) return;
-  const std::uint64_t activity = mailbox_.activity();
-  if (activity == seen_activity_) return;
+  const bool are_many = transfers_.size() > static_cast<std::size_t>(world());
+  const std::uint64_t activity = are_many ? mailbox_.activity() : 0;
+  if (are_many && activity == seen_activity_) return;
   bool has_moved = false;
   do {
     for (auto one = transfers_.begin(); one != transfers_.end();) {
@@ -131,7 +132,7 @@ void Group::advance_transfers(Finished& finished, bool& moved) {
   } while (mailbox_.has_news());
   moved |= has_moved;
   seen_activity_ = activity;
-  if (has_moved) seen_activity_.reset();  // one may have made way for another
+  if (has_moved || !are_many) seen_activity_.reset();  // one may have made way for another
 }
 
 bool Group::progress(bool waits) {
