@@ -57,6 +57,9 @@ void complete(c10::ivalue::Future& future, const std::vector<at::Tensor>& value,
   }
 }
 
+// Whether there was no thread for operations that nobody waits for, when one was last needed.
+std::atomic<bool> lacks_thread = false;
+
 }  // namespace
 
 LazyFuture::LazyFuture(const Group& group, std::vector<at::Tensor> value)
@@ -108,7 +111,9 @@ void LazyFuture::settle(std::exception_ptr error) {
 void attend_if_possible(const GroupPtr& group) {
   try {
     Progress::instance().attend(group);
+    lacks_thread.store(false, std::memory_order_relaxed);
   } catch (const CommError& error) {
+    lacks_thread.store(true, std::memory_order_relaxed);
     TORCH_WARN_ONCE(error.what(),
                     " Until then, operations move only while a thread waits for them, or asks whether they "
                     "are completed.");
@@ -147,9 +152,10 @@ void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFact
 }
 
 bool ShmWork::isCompleted() {
-  if (!operation_->is_finished.load(std::memory_order_acquire) && !group_->is_forked()) {
+  const bool is_alone = lacks_thread.load(std::memory_order_relaxed) && !group_->is_forked();
+  if (is_alone && !operation_->is_finished.load(std::memory_order_acquire)) {
     const ExitGate::Leaving at_the_end;
-    group_->progress();  // a thread that asks again and again may be the only one
+    group_->progress();  // else a thread that asks again and again would wait for none
   }
   return Work::isCompleted();
 }

@@ -7,6 +7,7 @@
 
 #include "elements.h"
 #include "queued_work.h"
+#include "shm_work.h"
 #include "spanning_backend.h"
 #include "spanning_checks.h"
 #include "spanning_queue.h"
@@ -233,19 +234,24 @@ void SpanningBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool
   auto work =
       c10::make_intrusive<QueuedWork>(group_, rank_, OpType::BARRIER, "shm:monitored_barrier", Tensors(), Tensors());
   queue_->add_beside(work);
-  start_thread(
-      [self = c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, timeout, wait_all_ranks]() mutable {
-        ExitGate::keep_going();
-        work->run([&] {
-          self->run_in_step([&] {
-            self->require_usable();  // an abort before the work was added has not ended it
-            self->meet_at_rank_0(timeout, wait_all_ranks);
+  try {
+    start_thread(
+        [self = c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, timeout, wait_all_ranks]() mutable {
+          ExitGate::keep_going();
+          work->run([&] {
+            self->run_in_step([&] {
+              self->require_usable();  // an abort before the work was added has not ended it
+              self->meet_at_rank_0(timeout, wait_all_ranks);
+            });
           });
+          const ExitGate::Inside inside;
+          self->queue_->remove_beside(work);
+          self.reset();
         });
-        const ExitGate::Inside inside;
-        self->queue_->remove_beside(work);
-        self.reset();
-      });
+  } catch (const CommError& error) {
+    queue_->remove_beside(work);
+    throw_backend_error(error.what());
+  }
   work->wait(kNoTimeout);
 }
 
