@@ -41,16 +41,20 @@ def warm_zig(tmp_path_factory: pytest.TempPathFactory) -> str:
     ZIG_CACHE.mkdir(parents=True, exist_ok=True)
     folder = tmp_path_factory.mktemp("warm_zig")
     (folder / "empty.cpp").touch()
-    command = [program, "c++", "-O1", "-fPIC", "-shared", folder / "empty.cpp", "-o", folder / "empty.so"]
+    environment = {**os.environ, "PATH": str(folder), "ZIG_GLOBAL_CACHE_DIR": str(ZIG_CACHE)}
+    compiled = [program, "c++", "-O1", "-fPIC", "-c", folder / "empty.cpp", "-o", folder / "empty.o"]
+    linked = [program, "c++", "-shared", folder / "empty.o", "-s", "-o", folder / "empty.so"]
     with FileLock(ZIG_CACHE / "tests.lock"):
-        subprocess.run(command, check=True, env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(ZIG_CACHE)})
+        for command in (compiled, linked):  # the library depends on the flags of linking: those of a build have no -O
+            subprocess.run(command, check=True, env=environment)
     return program
 
 
 @pytest.fixture
-def zig(warm_zig: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """ziglang's program; its own files are kept between runs."""
+def zig(warm_zig: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """ziglang's program, alone in PATH, by which it tells what this machine is; its own files are kept between runs."""
     monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
+    monkeypatch.setenv("PATH", str(tmp_path))
     return warm_zig
 
 
