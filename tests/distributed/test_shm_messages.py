@@ -375,7 +375,7 @@ def test_a_negative_timeout_of_a_wait_is_over_at_once(scripts: Scripts, hosts: s
 
 @pytest.mark.parametrize("order", ["sends first", "receives first", "by tags"])
 def test_thousands_of_messages_may_be_on_the_way(scripts: Scripts, order: str) -> None:
-    """Each costs about the same, however many there are: the square of them would take longer than the test may."""
+    """Where each turn of each wait asked every one of them, a quarter took longer than the group's timeout."""
     scripts.start(
         f"""
         start()
