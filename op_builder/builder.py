@@ -17,6 +17,7 @@ from .engine.directory import is_trusted_like
 from .engine.errors import OpError, OpLoadError, ToolchainError
 from .engine.fingerprint import cpu_flags
 from .engine.native import NativeRecipe
+from .engine.native_facts import deciding_variables
 from .engine.targets import NATIVE, host_cpu_targets, is_device_target, is_of_platform_here, wheel_platform
 from .engine.toolchains.cxx import choose_cxx, zig_for
 from .engine.trace import Trace
@@ -245,12 +246,11 @@ class OpBuilder:
         every = [one for one in cache.entries() if one.op == self.name]  # a platform's is part of their names
         served = [one for one in every if is_of_platform_here(one.facts.get("command", ()))]
         for recipe in recipes:
-            given = recipe.facts.get("environment", {})
+            given = deciding_variables(recipe.facts)  # built with the same variables, or with none
             same = [
-                one
-                for one in served
-                if (one.facts.get("key"), one.facts.get("environment", {})) == (recipe.key(), given)
-            ]
+                one for one in served
+                if one.facts.get("key") == recipe.key() and deciding_variables(one.facts) in ({}, given)
+            ]  # fmt: skip
             fitting = (one for one in same if not one.inputs.changed(recipe.places(), may_be_gone=True))
             if (entry := next(filter(cache.is_intact, fitting), None)) is not None:
                 return entry
@@ -336,7 +336,9 @@ class OpBuilder:
     def _asked(self) -> tuple[Any, ...]:
         """Return what this builder asks for; another builder of its class may ask for something else."""
         files = (self.sources(), self.include_paths())
-        flags = (self.cxx_args(), self.nvcc_args(), self.extra_ldflags(), self.libraries_args())
+        has_cuda = any(source.endswith(".cu") for source in self.sources())  # else nothing else asks for nvcc's flags
+        nvcc_args = self.nvcc_args() if has_cuda else []
+        flags = (self.cxx_args(), nvcc_args, self.extra_ldflags(), self.libraries_args())
         return (*map(self.strip_empty_entries, (*files, *flags)), self.source_root())
 
     def load_binary(self, binary: Path) -> Any:

@@ -13,6 +13,7 @@ import pytest
 
 from anyaccel.accelerator import real_accelerator
 
+from .programs import ProgramServer
 from .scratch_copy import copied_sources
 
 if TYPE_CHECKING:
@@ -61,6 +62,28 @@ def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
             env={**os.environ, **env},
             check=False,
         )
+        assert not check or finished.returncode == 0, finished.stdout + finished.stderr
+        return finished
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def program_server() -> Iterator[ProgramServer]:
+    server = ProgramServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def run_with_torch(
+    program_server: ProgramServer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """As ``run_python``, in a process that has imported torch: for code in which torch's own import plays no part."""
+    log = tmp_path_factory.mktemp("log")
+
+    def run(code: str, *arguments: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+        finished = program_server.run(code, arguments, {**os.environ, **env}, tmp_path, log)
         assert not check or finished.returncode == 0, finished.stdout + finished.stderr
         return finished
 

@@ -38,9 +38,12 @@ _LIBRARY_OF_OTHERS = re.compile(
 _MORE_THAN_MPS = re.compile(
     r"\bmps\.is_available\(\)\s+and\s+(?!torch\.backends\.mps\.is_built)|\b\w+\s+and\s+(has_mps|mps_(is_)?available)\b"
 )
+_OF_TWICE = "a question beside one for another accelerator by name: a device must not do both"
+_APPLES = re.compile(r"\bmps\.is_available\(\)")
 _OF_APPLES = "the other branch is for Apple's GPUs, as its comment says"
 _COMMENT_ON_APPLES = re.compile(r"#[^\n]*\b(MPS|mps|Apple|Metal)\b")
 _HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect)\(")
+_SAYS = re.compile(r"(print|[\w.]+\.(info|debug|warn|warning|error))\(")
 _CUDA = re.compile(r"cuda", re.IGNORECASE)
 _OF_OLD_TORCH = "for versions of torch without torch.amp; the code for newer ones is rewritten"
 _ASKS_VERSION = re.compile(r"version|hasattr\(|torch_?[\w.]*(ge|gt|lt|le|\d)\b", re.IGNORECASE)
@@ -50,7 +53,10 @@ _OF_KERNELS = "in a module that compiles CUDA sources when it is imported"
 _COMPILES = ("torch.utils.cpp_extension.load", "torch.utils.cpp_extension.load_inline")
 _CUDA_SOURCES = re.compile(r"\.cu[\"']|\bcuda_sources\s*=")
 _OF_FRAMEWORK = "code for {}, in a module that does not import torch"
-_FRAMEWORKS = ("paddle", "dragon", "jittor", "mindspore", "oneflow", "tensorflow", "mxnet", "jax", "cupy")
+_FRAMEWORKS = (
+    *("paddle", "dragon", "jittor", "mindspore", "oneflow", "tensorflow", "mxnet", "jax", "cupy"),
+    *("onnxruntime", "ctranslate2", "faster_whisper"),
+)
 _OF_SKIPPED = "part of a test that is skipped without CUDA"
 _OF_REPLACED = "part of a test that replaces functions of torch.cuda"
 _OF_CONFIGURATION = "mmengine reads this configuration without calling functions; its program can set another value"
@@ -107,10 +113,7 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
             found[tested.body] = _OF_SKIPPED
         if isinstance(tested, cst.FunctionDef) and _REPLACES.search(view.code(tested)):
             found[tested.body] = _OF_REPLACED
-    for test in view.of(cst.If):
-        found |= dict.fromkeys(_branches_of_cuda(view, test), _OF_LADDER)
-        if _is_beside_apples(view, test):
-            found |= dict.fromkeys((test.test, test.body), _OF_APPLES)
+    found |= _by_questions(view)
     if _CONFIGURES.search(view.source) and all(_only_sets(each) for each in view.module.body):
         found[view.module] = _OF_CONFIGURATION
     if len(set(_SETS.findall(view.source))) > (0 if _OTHERS_EXTENSION.search(view.source) else 3):
@@ -120,6 +123,18 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
     for owner, names in methods.items():
         if len(names) > 1 and isinstance(owner, cst.ClassDef):
             found[owner] = _OF_CLASS.format(owner.name.value)
+    return found
+
+
+def _by_questions(view: SourceView) -> dict[cst.CSTNode, str]:
+    """Return the questions for CUDA, with their branches, that stand beside questions for other accelerators."""
+    found: dict[cst.CSTNode, str] = {}
+    for test in view.of(cst.If):
+        found |= dict.fromkeys(_branches_of_cuda(view, test), _OF_LADDER)
+        if _does_again(view, test):
+            found |= dict.fromkeys((test.test, test.body), _OF_TWICE)
+        if _is_beside_apples(view, test):
+            found |= dict.fromkeys((test.test, test.body), _OF_APPLES)
     return found
 
 
@@ -183,6 +198,38 @@ def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
     if not of_cuda and isinstance(last, cst.Else) and not _CUDA.search(_HARMLESS.sub("", view.code(last))):
         return [last.body]
     return [part for each in of_cuda for part in (each.test, each.body)]
+
+
+def _does_again(view: SourceView, test: cst.If) -> bool:
+    """Return whether a question for CUDA follows one for another accelerator, and what depends on it must not happen twice.
+
+    ``if torch.xpu.is_available(): dist.all_reduce(loss)``, ``if torch.cuda.is_available(): dist.all_reduce(loss)``
+    """
+    block = view.parent(test)
+    body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
+    before = body[body.index(test) - 1] if test in body[1:] else None
+    if not isinstance(before, cst.If) or before.orelse is not None or leaves(view, before.body):
+        return False
+    asked, other = view.code(test.test), view.code(before.test)
+    is_of_other = _OTHERS.search(other) is not None or _APPLES.search(other) is not None
+    is_of_cuda = "torch.cuda." in asked and not _OTHERS.search(asked)
+    lines = ((line.body if isinstance(line, cst.SimpleStatementLine) else (line,)) for line in test.body.body)
+    small = [each for line in lines for each in line]
+    is_new = not all(_may_be_repeated(view, each) for each in small)
+    return is_of_cuda and is_of_other and "cuda" not in other and is_new
+
+
+def _may_be_repeated(view: SourceView, statement: cst.CSTNode) -> bool:
+    """Return whether a statement that runs twice does what it does once: it sets a name, frees a cache, or says something."""
+    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+        target = view.code(statement.targets[0].target)
+        return re.search(rf"(?<![\w.]){re.escape(target)}\b", view.code(statement.value)) is None
+    code = view.code(statement)
+    return (
+        isinstance(statement, cst.Pass | cst.Return)
+        or _HARMLESS.match(code) is not None
+        or _SAYS.match(code) is not None
+    )
 
 
 def _is_beside_apples(view: SourceView, test: cst.If) -> bool:

@@ -11,15 +11,15 @@ import libcst as cst
 
 from .answers import Objection
 from .data_parallel import DATA_PARALLEL, SEVERAL, WRAPPED
+from .dependent_texts import texts_around, texts_that_depend
 from .functions_that_stay import functions_that_stay
 from .kernels import calls_kernel, kernels_imported, moves_to_cuda
-from .kinds import DEVICE_NAME
 from .nodes import library_of
 from .other_libraries import is_foreign
 from .other_ways import NAMES_HALF, appended, functions_called, is_number
 from .questions import OF_MESSAGE
 from .site import SiteOutcome
-from .source_view import dotted, text_of
+from .source_view import dotted
 from .values_of_cuda import decided_in, values_of_cuda
 
 if TYPE_CHECKING:
@@ -44,13 +44,9 @@ _OWN = re.compile(
     r"\w*(flash_?(att|\d)|(?<!allow_)tf32|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*|\b(\w+_)?(bnb|apex|trt|dali|vllm|faiss|nf4)(_\w+)?\b|\b\w*supports?_cuda\b|[\"']flash[\"']|\b\w+_fa[23]\b|\b(is_shared|share_memory_?)\b",
     re.IGNORECASE,
 )
+_COMMENT = re.compile(r"(^|\s)#[^\n]*")
 _QUANTIZES = re.compile(r"^(\w+_)?(quantiz(e|ation)|load_in_[48]bit)$")  # as bitsandbytes does
 _OF_MODULE = re.compile(r"^(?!torch\.|self\.)\w+\.(?:\w+\.)*(gpu|cuda)\.\w+$")  # lib.gpu.forward()
-_NVIDIAS = re.compile(r"(^|[\s/;|&(\"'])nvidia-smi\b")
-_STARTS = re.compile(
-    r"(^|\.)(system|popen|Popen|run|call|check_call|check_output|getoutput|getstatusoutput|which|exec\w*|spawn\w*|split)$"
-)
-_FOR_LIBRARIES = ("gpu", "GPU", "CUDA")
 _OF_GPU = re.compile(r"(?<=[^_])_(gpu|cuda)(?=_|$)|^(gpu|cuda)(?=_)")
 _OF_CPU = re.compile(r"(?<=[^_])_cpu(?=_|$)|^cpu(?=_)")
 _VERSIONS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda")
@@ -61,12 +57,6 @@ _SAYS_OWN = re.compile(
 )
 _AUTOCAST = re.compile(r"\bautocast\((?![^)]*\bdtype\b)")
 _SCALER = re.compile(r"\bself\.\w*scaler\b(?! = )")
-_REFUSES = re.compile(
-    r"(\b(not|never|cannot|unable|fails?|incompatible|unsupported)\b|n't\b)[^.\n]*\b(with|on|for|from|by|using|in) (a )?CUDA\b"
-    r"|\bCUDA\b[\w ]*\b(is|are|was|were)? ?(not|n't|never|un)[ ]?(yet |currently )?(support|implement|allow|compatib)",
-    re.IGNORECASE,
-)
-_TELLS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|write|\w*(Error|Exception|Warning))$")
 MESSAGES = ("the number of CUDA devices, in a message", OF_MESSAGE)
 
 
@@ -75,6 +65,8 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
 
     Functions of this module that the code calls are searched too.
     """
+    yield from texts_around(plan, asked)
+    yield from _looked_for(plan, asked)
     tainted = functions_that_stay(plan, plan.changes)
     condition = condition_around(plan, asked)
     half = condition is not None and NAMES_HALF.search(plan.view.code(condition).replace("bfloat16", "")) is not None
@@ -101,6 +93,18 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
                 "depends-on-cuda",
                 f"{called}() depends on it and contains code for CUDA only; port that function, or keep the question",
             )
+
+
+def _looked_for(plan: Plan, asked: cst.CSTNode) -> Iterator[Objection]:
+    """Yield an objection to a question that a function answers together with whether it can import a library."""
+    around = list(plan.view.ancestors(asked))
+    function = next((each for each in around if isinstance(each, cst.FunctionDef)), None)
+    is_answered = function is not None and any(isinstance(each, cst.Return) for each in around)
+    imported = _imported_module(plan, function) if function is not None and is_answered else ""
+    if imported and imported.partition(".")[0] not in plan.project.packages:
+        yield Objection(
+            "depends-on-function", f"{imported} is looked for, too, and may be made for CUDA; decide on both together"
+        )
 
 
 def _sites_that_stay(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
@@ -151,7 +155,7 @@ def _names_of_cuda(
         yield Objection(
             "depends-on-cuda", f"{nccl[0]} depends on it and is specific to NCCL; decide what other devices use"
         )
-    own = _OWN.search(plan.view.code(region)) or (
+    own = _OWN.search(_COMMENT.sub("", plan.view.code(region))) or (
         _OWN.search(plan.view.code(condition)) if condition is not None else None
     )
     if own is not None:
@@ -159,43 +163,7 @@ def _names_of_cuda(
             "depends-on-function",
             f"{own[0]} depends on it and is made for CUDA; decide whether other devices may run it",
         )
-    yield from _of_texts(plan, region)
-
-
-def _of_texts(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
-    """Yield the objections to a region by its texts: CUDA's sources and tools, and a library's names for CUDA."""
-    strings = list(plan.view.inside(region, cst.SimpleString))
-    if any((text_of(each) or "").endswith(".cu") for each in strings):
-        yield Objection("depends-on-cuda", "a CUDA source depends on it; decide what other devices use")
-    if any(_is_refusal(plan, each) for each in plan.view.inside(region, cst.Call)):
-        yield Objection(
-            "depends-on-cuda",
-            "a message says that something does not work on CUDA; decide whether it does on other devices",
-        )
-    if any(
-        _runs_nvidia_smi(plan, each) for each in plan.view.inside(region, cst.SimpleString, cst.FormattedStringText)
-    ):
-        yield Objection("depends-on-cuda", "nvidia-smi depends on it, which only NVIDIA's drivers bring; keep it")
-    texts = (each for each in strings if text_of(each) in _FOR_LIBRARIES)
-    if any(not _is_request(plan, each) for each in texts):
-        yield Objection(
-            "depends-on-function", "a library's name for CUDA depends on it; decide what other devices use there"
-        )
-
-
-def _runs_nvidia_smi(plan: Plan, text: cst.SimpleString | cst.FormattedStringText) -> bool:
-    """Return whether a text is, or begins, a command that runs nvidia-smi, and not a message about it."""
-    if not _NVIDIAS.search(text.value):
-        return False
-    calls = (each for each in plan.view.ancestors(text) if isinstance(each, cst.Call | cst.BaseStatement))
-    call = next(calls, None)
-    return not isinstance(call, cst.Call) or _STARTS.search(dotted(call.func) or "") is not None
-
-
-def _is_refusal(plan: Plan, call: cst.Call) -> bool:
-    """Return whether a message or an error says that something does not work on CUDA."""
-    texts = (plan.view.code(each) for each in plan.view.inside(call, cst.SimpleString, cst.FormattedString))
-    return _TELLS.search(dotted(call.func) or "") is not None and any(_REFUSES.search(each) for each in texts)
+    yield from texts_that_depend(plan, region)
 
 
 def _of_scaler(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
@@ -211,16 +179,6 @@ def _of_scaler(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
             "depends-on-cuda",
             f"autocast depends on it, beside {scaler[0]}, which another library makes; decide which devices scale gradients",
         )
-
-
-def _is_request(plan: Plan, text: cst.CSTNode) -> bool:
-    """Return whether a text is what ``device == "gpu"`` compares a function's parameter with: no library is given it."""
-    target = plan.view.parent(text)
-    around = plan.view.parent(target) if isinstance(target, cst.ComparisonTarget) else None
-    if not isinstance(around, cst.Comparison) or len(around.comparisons) != 1:
-        return False
-    is_device = DEVICE_NAME.search((dotted(around.left) or "").lower()) is not None
-    return is_device and plan.view.parameter(around.left) is not None
 
 
 def _names_in(plan: Plan, region: cst.CSTNode) -> str:
@@ -281,12 +239,14 @@ def _pairs(plan: Plan, region: cst.CSTNode, other: cst.CSTNode | None) -> Iterat
     """Yield an objection if the branches use a function for CUDA and one for a CPU: ``loss_gpu()``, ``loss_cpu()``."""
     others = list(plan.view.inside(other, cst.Name)) if other is not None else []
     of_cpu = {each.value: _is_called(plan, each) for each in others if _OF_CPU.search(each.value)}
+    of_all = {each.value for each in others}
     called = next((name for name, is_called in of_cpu.items() if is_called), "")
-    for name in plan.view.inside(region, cst.Name) if of_cpu else ():
+    for name in plan.view.inside(region, cst.Name):
         parted = _OF_GPU.sub(lambda found: "_cpu" if found[0].startswith("_") else "cpu", name.value)
         if parted == name.value or plan.view.values_of(name):
             continue
-        twin = parted if parted in of_cpu else called if _is_called(plan, name) else ""
+        plain = _OF_GPU.sub("", name.value).strip("_")  # get_rri_cuda, beside get_rri
+        twin = parted if parted in of_cpu else plain if plain in of_all else called if _is_called(plan, name) else ""
         if twin:
             yield Objection(
                 "depends-on-function",
@@ -330,7 +290,7 @@ def is_known_code(plan: Plan, regions: list[cst.CSTNode]) -> bool:
     What it does on CUDA, it can do on every device that torch has.
     """
     for region in regions:
-        if _SAYS_OWN.search(plan.view.code(region)) or _imported_function(plan, region):
+        if _SAYS_OWN.search(_COMMENT.sub("", plan.view.code(region))) or _imported_function(plan, region):
             return False
         if any(is_foreign(plan.view, call.func) for call in plan.view.inside(region, cst.Call)):
             return False

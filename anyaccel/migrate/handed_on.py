@@ -8,8 +8,10 @@ __all__ = ["names_handed_on"]
 
 _OF_CUDA = re.compile(r"^[ \t]*from torch\.cuda(?:\.\w+)* import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _FROM = re.compile(r"^[ \t]*from ([.\w]+) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
-_ALL = re.compile(r"^__all__(?:: [^=\n]+)? = [\[(]([^\])]*)[\])]", re.MULTILINE)
-_ALL_CHANGES = re.compile(r"\b__all__(?: \+=|\.)")
+_ALL = re.compile(
+    r"^__all__(?:: [^=\n]+)? = [\[(]((?:\s|,|#[^\n]*|\"\w+\"|'\w+')*)[\])][ \t]*(?:#[^\n]*)?$", re.MULTILINE
+)  # nothing but strings
+_ALL_CHANGES = re.compile(r"\b__all__\b")
 _NAME = re.compile(r"\w+")
 _LAST = re.compile(r"\w+\Z")
 _LONGEST = 80  # letters of a module's name
@@ -26,7 +28,7 @@ def names_handed_on(texts: list[tuple[str, str]]) -> set[str]:
         return set()
     for module, source in texts:
         if module in brought:
-            listed = _ALL.search(source) if _ALL_CHANGES.search(source) is None else None
+            listed = _ALL.search(source) if len(_ALL_CHANGES.findall(source)) == 1 else None
             names = set(_NAME.findall(listed[1])) if listed is not None else brought[module]
             offered.setdefault(module, set()).update(names)
     found: set[str] = set()

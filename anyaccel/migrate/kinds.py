@@ -29,6 +29,7 @@ _SHORT = re.compile(r"(^|\.)(id|idx|index|[ijkn])$")
 _INT = re.compile(r"(Optional\[)?int\]?( *\| *None)?$")
 _DEPTH = 4
 _COUNT = re.compile(r"^int$|(^|_)(get_rank|get_local_rank|local_rank|device_count)$")
+_OPTIONS = re.compile(r"(^|[._])(args?|opts?|options?|cfg|conf(ig)?|hparams|flags|settings)\b", re.IGNORECASE)
 _ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide, cst.Modulo)
 
 
@@ -56,7 +57,8 @@ def kind_of(view: SourceView, node: cst.BaseExpression, depth: int = 0) -> Kind:
     name = dotted(node)
     if name is None:  # such as ``next(model.parameters()).device``
         is_device = isinstance(node, cst.Attribute) and node.attr.value == "device"
-        return Kind.DEVICE if is_device else Kind.UNKNOWN
+        is_option = isinstance(node, cst.Attribute) and _OPTIONS.search(view.code(node.value)) is not None
+        return Kind.DEVICE if is_device and not is_option else Kind.UNKNOWN
     told = _kinds_told(view, node, depth)
     if told:
         return next(iter(told)) if len(told) == 1 else Kind.UNKNOWN
@@ -129,12 +131,21 @@ def _find_kinds(view: SourceView, node: cst.BaseExpression, depth: int) -> set[K
         if (parameter, depth) not in view.told:
             view.told[parameter, depth] = _kinds_that_callers_pass(view, parameter, depth)
         told |= view.told[parameter, depth]
-    if _is_annotated_as_number(view, node) or _is_compared_with_number(view, node):
+    if _is_annotated_as_number(view, node) or _is_compared_with_number(view, node) or _is_option_of_numbers(view, node):
         told.add(Kind.INDEX)
     told |= {
         Kind.INDEX for loop in view.loops_of(node) if _is_range(view, loop.iter) or _holds_indices(view, loop.iter)
     }
     return told - {Kind.UNKNOWN}
+
+
+def _is_option_of_numbers(view: SourceView, node: cst.BaseExpression) -> bool:
+    """Return whether an attribute is what this file's command line reads as a number: ``--device`` of ``type=int``."""
+    if not isinstance(node, cst.Attribute) or "add_argument(" not in view.source:
+        return False
+    option = node.attr.value.replace("_", "[-_]")
+    declared = rf"\badd_argument\(\s*(?:[\"']-\w[\"'],\s*)?[\"']--{option}[\"'][^)]*\btype=int\b"
+    return re.search(declared, view.source) is not None
 
 
 def _kind_checked(view: SourceView, node: cst.BaseExpression) -> Kind | None:

@@ -35,6 +35,10 @@ _FACTORY = re.compile(
 )
 _REPORTED = {
     "torch.profiler.ProfilerActivity.CUDA": "records CUDA's activity; use torch.profiler.supported_activities()",
+    **dict.fromkeys(
+        ("torch.profiler.DeviceType.CUDA", "torch.autograd.DeviceType.CUDA"),
+        "the type of CUDA's events; compare with DeviceType.CPU, or decide what other devices count",
+    ),
     "torch.utils.cpp_extension.CUDAExtension": "builds for CUDA only; anyaccel.op_builder builds for each device",
     "torch.backends.cuda.is_built": "checks how torch was built; compare get_accelerator().device_name() to check what is used",
 }

@@ -87,6 +87,9 @@ def decide(plan: Plan) -> None:
     for listed in plan.view.of(cst.Dict):
         entries = [each for each in listed.elements if isinstance(each, cst.DictElement)]
         of_cuda = next((each for each in entries if text_of(each.key) == "cuda"), None)
+        for entry in entries:
+            if "cuda" in (text_of(entry.key) or "").lower() and _only_counts(plan, entry.value):
+                leave_questions(plan, entry.value, OF_MESSAGE)
         if of_cuda is not None and any(text_of(each.key) in _KINDS for each in entries) and plan.is_open(of_cuda.key):
             plan.leave(of_cuda.key, "device-name", _OF_ENTRY)
             leave_names(plan, of_cuda.value, _OF_ENTRY)
@@ -216,6 +219,16 @@ def _parameters(call: cst.Call) -> list[str]:
 def _says_cuda(plan: Plan, answer: cst.CSTNode) -> bool:
     told = _told(plan, answer)
     return told is not None and "cuda" in plan.view.code(told).replace(plan.view.code(answer), "", 1).lower()
+
+
+def _only_counts(plan: Plan, value: cst.BaseExpression) -> bool:
+    """Return whether a value says nothing but how many devices CUDA has: ``torch.cuda.device_count() if … else 0``."""
+    if isinstance(value, cst.Call) and dotted(value.func) in ("int", "str") and len(value.args) == 1:
+        return _only_counts(plan, value.args[0].value)
+    if isinstance(value, cst.IfExp):
+        is_asked = asks_availability(plan.view, value.test) is True
+        return is_asked and _only_counts(plan, value.body) and isinstance(value.orelse, cst.Integer | cst.Name)
+    return isinstance(value, cst.Call) and plan.view.name(value.func) == "torch.cuda.device_count"
 
 
 def _is_only_said(plan: Plan, call: cst.CSTNode) -> bool:

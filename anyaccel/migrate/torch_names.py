@@ -87,6 +87,7 @@ RULE_OF = {name: rule for rule, names in _GROUPS.items() for name in names}
 PROMISED = ("name", "total_memory", "get", "items", "keys", "values")
 ADVICE = {
     "get_device_capability": "compute capability is specific to CUDA; check for the feature, for example is_bf16_supported()",
+    "is_bf16_supported": "get_accelerator().is_bf16_supported() takes no arguments; decide whether emulation counts",
     "init": "the accelerator initializes itself on first use; remove the call",
     "ipc_collect": "specific to CUDA; call it only if get_accelerator().device_name() is 'cuda'",
     "set_per_process_memory_fraction": "a CPU has no such limit; check get_accelerator().supports() first",

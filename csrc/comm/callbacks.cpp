@@ -42,17 +42,20 @@ Callbacks& Callbacks::instance() { return process_wide<Callbacks>(); }
 const Callbacks::RunningPtr& Callbacks::running_here() { return running_on_this_thread; }
 
 void Callbacks::add(const void* group, const RunningPtr& issuer, std::function<void()> callback) {
-  {
-    const std::lock_guard lock(mutex_);
-    try {
-      require_spare_thread();
-      lanes_[{group, depth_of(issuer)}].waiting.push_back(std::move(callback));
-      changed_.notify_one();
-      return;
-    } catch (const CommError&) {  // the process may have no more threads
-    }
+  const std::lock_guard lock(mutex_);
+  lanes_[{group, depth_of(issuer)}].waiting.push_back(std::move(callback));
+  require_spare_thread();
+  changed_.notify_one();
+}
+
+void Callbacks::run_left_over() {
+  if (!lacks_thread_.load(std::memory_order_acquire)) return;
+  std::unique_lock lock(mutex_);
+  for (auto ready = next_ready(); spare_ == 0 && ready != lanes_.end(); ready = next_ready()) {
+    ++spare_;  // this thread
+    run_next(ready, lock);
+    --spare_;
   }
-  callback();
 }
 
 bool Callbacks::is_idle(const void* group, const RunningPtr& issuer) {
@@ -73,8 +76,20 @@ void Callbacks::finish(milliseconds patience) {
 // While callbacks wait, one thread is idle: it takes those that may run, and looks for callbacks that are stuck.
 void Callbacks::require_spare_thread() {
   if (spare_ > 0) return;
-  start_thread([this] { run(); });
-  ++spare_;
+  try {
+    start_thread([this] { run(); });
+    ++spare_;
+    lacks_thread_.store(false, std::memory_order_release);
+  } catch (const CommError&) {  // run_left_over(), or the thread that is busy now, runs what waits
+    lacks_thread_.store(true, std::memory_order_release);
+  }
+}
+
+Callbacks::Lanes::iterator Callbacks::next_ready() {
+  return std::find_if(lanes_.begin(), lanes_.end(), [](const auto& entry) {
+    const Lane& lane = entry.second;
+    return !lane.waiting.empty() && (!lane.running || lane.running->is_overtaken);
+  });
 }
 
 bool Callbacks::anyone_waits() const {
@@ -91,10 +106,7 @@ void Callbacks::run() {
   pthread_setname_np(pthread_self(), "anyaccel-future");
   std::unique_lock lock(mutex_);
   for (;;) {
-    const auto ready = std::find_if(lanes_.begin(), lanes_.end(), [](const auto& entry) {
-      const Lane& lane = entry.second;
-      return !lane.waiting.empty() && (!lane.running || lane.running->is_overtaken);
-    });
+    const auto ready = next_ready();
     if (ready != lanes_.end()) {
       run_next(ready, lock);
     } else if (anyone_waits()) {
@@ -118,13 +130,13 @@ void Callbacks::run_next(Lanes::iterator lane, std::unique_lock<std::mutex>& loc
   --spare_;
   if (anyone_waits()) require_spare_thread();
   lock.unlock();
-  running_on_this_thread = own;
+  const auto outer = std::exchange(running_on_this_thread, own);  // a callback that waits may run others here
   {
     const ExitGate::Inside inside;
     callback();
     callback = nullptr;  // outside the lock, as this may release the last reference to a group
   }
-  running_on_this_thread = nullptr;
+  running_on_this_thread = outer;
   lock.lock();
   ++spare_;
   const auto after = lanes_.find(key);

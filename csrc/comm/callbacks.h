@@ -41,7 +41,11 @@ class Callbacks {
 
   // Runs a callback on one of the threads, after the earlier ones of its lane. A group has one lane for operations
   // issued outside of callbacks, one for those issued in callbacks, one for those issued in their callbacks, and so on.
+  // Whoever adds one calls run_left_over() afterwards, when the operation counts as finished and no lock is held.
   void add(const void* group, const RunningPtr& issuer, std::function<void()> callback);
+
+  // In a process that may have no more threads, runs the callbacks that no thread will run.
+  void run_left_over();
 
   // Returns whether all callbacks of a lane have run.
   bool is_idle(const void* group, const RunningPtr& issuer);
@@ -62,11 +66,13 @@ class Callbacks {
   void look_for_stuck();
   bool anyone_waits() const;
   void require_spare_thread();
+  Lanes::iterator next_ready();
 
   std::mutex mutex_;
   std::condition_variable changed_;
   Lanes lanes_;  // lanes with work
   int spare_ = 0;
+  std::atomic<bool> lacks_thread_ = false;  // when one was last needed
 };
 
 }  // namespace anyaccel::comm

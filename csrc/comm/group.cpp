@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "callbacks.h"
 #include "progress.h"
 
 namespace anyaccel::comm {
@@ -188,7 +189,10 @@ void Group::settle(Finished& finished) {
     if (finish) finish(error);
     operation->is_finished.store(true, std::memory_order_release);
   }
-  if (!finished.empty()) bell().ring();  // other threads of this rank may wait for them
+  if (!finished.empty()) {
+    bell().ring();  // other threads of this rank may wait for them
+    Callbacks::instance().run_left_over();
+  }
   if (wants_sweep_.load(std::memory_order_relaxed) && wants_sweep_.exchange(false)) {
     try {
       if (const GroupPtr self = weak_from_this().lock()) Progress::instance().sweep(self);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "callbacks.h"
 #include "exit_gate.h"
 #include "shm_backend.h"
 
@@ -71,6 +72,7 @@ class QueuedWork : public c10d::Work {
     if (is_over_.exchange(true)) return;
     finish(error);
     future_.settle(error);
+    Callbacks::instance().run_left_over();
   }
 
   std::atomic<bool> is_over_ = false;

@@ -57,9 +57,6 @@ void complete(c10::ivalue::Future& future, const std::vector<at::Tensor>& value,
   }
 }
 
-// Whether there was no thread for operations that nobody waits for, when one was last needed.
-std::atomic<bool> lacks_thread = false;
-
 }  // namespace
 
 LazyFuture::LazyFuture(const Group& group, std::vector<at::Tensor> value)
@@ -92,6 +89,7 @@ LazyFuture::FuturePtr LazyFuture::get() {
     complete(*future_, value_, error_);
   } else {
     complete_in_turn();  // after the callbacks of operations before this one
+    Callbacks::instance().run_left_over();
   }
   return future_;
 }
@@ -108,15 +106,15 @@ void LazyFuture::settle(std::exception_ptr error) {
   end_for_issuer();
 }
 
-void attend_if_possible(const GroupPtr& group) {
+bool attend_if_possible(const GroupPtr& group) {
   try {
     Progress::instance().attend(group);
-    lacks_thread.store(false, std::memory_order_relaxed);
+    return true;
   } catch (const CommError& error) {
-    lacks_thread.store(true, std::memory_order_relaxed);
     TORCH_WARN_ONCE(error.what(),
                     " Until then, operations move only while a thread waits for them, or asks whether they "
-                    "are completed.");
+                    "are completed, and get_future() waits for them.");
+    return false;
   }
 }
 
@@ -138,7 +136,7 @@ void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFact
     work->group_->submit(work->operation_);
     if (is_async) {
       if (facts.is_transfer && work->group_->spin_briefly(operation)) return;
-      if (!operation.is_finished) attend_if_possible(work->group_);
+      if (!operation.is_finished) work->is_attended_ = attend_if_possible(work->group_);
     } else if (!operation.is_finished) {
       work->group_->drive(operation, Clock::time_point::max(), interrupt);
     }
@@ -146,18 +144,34 @@ void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFact
     operation.finish = nullptr;
     throw_backend_error(error.what());
   } catch (...) {  // an interrupt: the operation continues without its caller
-    attend_if_possible(work->group_);
+    work->is_attended_ = attend_if_possible(work->group_);
     throw;
   }
 }
 
+bool ShmWork::is_left_alone() {
+  if (is_attended_ || group_->is_forked() || operation_->is_finished.load(std::memory_order_acquire)) return false;
+  is_attended_ = attend_if_possible(group_);  // there may be a thread by now
+  return !is_attended_;
+}
+
 bool ShmWork::isCompleted() {
-  const bool is_alone = lacks_thread.load(std::memory_order_relaxed) && !group_->is_forked();
-  if (is_alone && !operation_->is_finished.load(std::memory_order_acquire)) {
+  if (is_left_alone()) {
     const ExitGate::Leaving at_the_end;
     group_->progress();  // else a thread that asks again and again would wait for none
+    group_->supervise();
   }
   return Work::isCompleted();
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
+  if (is_left_alone()) {  // who waits for a future would move nothing
+    try {
+      wait(kNoTimeout);
+    } catch (const c10::Error&) {  // the future has it
+    }
+  }
+  return future_.get();
 }
 
 bool ShmWork::wait(std::chrono::milliseconds timeout) {

@@ -4,6 +4,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,8 +20,8 @@ namespace anyaccel::comm {
 // Called while a thread waits; raises Python's pending KeyboardInterrupt. Set once, when the module is loaded.
 extern std::function<void()> interrupt;
 
-// Lets a background thread drive a group; warns once where the process may have none.
-void attend_if_possible(const GroupPtr& group);
+// Lets a background thread drive a group, and returns whether there is one; warns once where the process may have none.
+bool attend_if_possible(const GroupPtr& group);
 
 // The same error as torch's own backends raise: torch.distributed.DistBackendError, a RuntimeError.
 [[noreturn]] void throw_backend_error(const std::string& text);
@@ -78,14 +79,16 @@ class ShmWork : public c10d::Work {
   void abort() override;
   int sourceRank() const override { return source_; }
   std::vector<at::Tensor> result() override { return future_.value(); }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_.get(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return operation_->sequence; }
 
   int* source() { return &source_; }
 
  private:
   void finish_with(std::exception_ptr error);
+  bool is_left_alone();  // nothing moves the operation while nobody waits for it
 
+  std::atomic<bool> is_attended_ = true;
   const GroupPtr group_;
   const OperationPtr operation_;
   Staging staging_;

@@ -28,7 +28,7 @@ _FOLDER = re.compile(r"(?:-I|--include-path=?|-isystem|-iquote|-idirafter)=?(.*)
 _INCLUDED = re.compile(r"(?:--pre-include|-include)=?(.*)")
 _UNTRACKED = re.compile(
     r"@|-optf|--options-file|-imacros|-include-pch|-fmodule|-fplugin|-specs|--config|-X(clang|preprocessor|arch)|-Wp,|-cxx-isystem|-c-isystem"
-    r"|-iwith|-isysroot|--sysroot|-ivfsoverlay|-working-directory|--use-pch|--create-pch|--pch-dir|-pch"
+    r"|-iwith|-isysroot|--sysroot|-ivfsoverlay|-working-directory|--?(use|create)-pch|--?pch(-dir)?\b"
     r"|(--ptxas-options|-Xptxas|--nvlink-options|-Xlinker)[=,].*(@|-optf|options-file)"
 )
 

@@ -136,8 +136,10 @@ class HeaderLookups:
             listed: the value of that variable.
         """
         flags = self._flags
-        places = [flag[2:] for flag in flags if flag.startswith("-B")] + listed.split(os.pathsep)
-        places += [following for flag, following in itertools.pairwise(flags) if flag == "-B"]
+        starts = ("-B", "--prefix=")  # two spellings of one option
+        places = [flag.removeprefix(start) for flag in flags for start in starts if flag.startswith(start)]
+        places += [following for flag, following in itertools.pairwise(flags) if flag in ("-B", "--prefix")]
+        places += listed.split(os.pathsep)
         for place in filter(None, places):
             for prefix in (f"{place}/", place):  # ``-Btools-`` starts ``tools-cc1plus``, too
                 missing = {program for program in _PROGRAMS if not os.path.isfile(f"{prefix}{program}")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .environment import compiler_variables
 from .errors import OpError
@@ -15,7 +15,15 @@ from .scan import scan
 from .toolchains.cxx import further_words, spelled
 from .toolchains.identity import Identity
 
-__all__ = ["Compiler", "NativeFacts"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Compiler", "NativeFacts", "deciding_variables"]
+
+
+def deciding_variables(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables that decide which build for other machines serves: all but ``SOURCE_DATE_EPOCH``."""
+    return {name: value for name, value in facts.get("environment", {}).items() if name != "SOURCE_DATE_EPOCH"}
 
 
 class Compiler(NamedTuple):
@@ -134,7 +142,8 @@ class NativeFacts:
         facts = {**self._portable_facts(), **self._command()}
         if not self.is_portable:
             return {**facts, **self.tools}
-        given = {name: value for name, value in facts.pop("environment", {}).items() if name != "SOURCE_DATE_EPOCH"}
+        given = deciding_variables(facts)
+        facts.pop("environment", None)
         return {**facts, "environment": given} if given else facts
 
     def described(self) -> dict[str, Any]:

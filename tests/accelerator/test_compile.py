@@ -55,5 +55,5 @@ assert torch.equal(torch.compile(work, fullgraph=True)(torch.ones(3)), work(torc
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_compile(case: str, run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    assert run_python(FUNCTION + CASES[case], DS_ACCELERATOR="cpu").returncode == 0
+def test_compile(case: str, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    assert run_with_torch(FUNCTION + CASES[case], DS_ACCELERATOR="cpu").returncode == 0

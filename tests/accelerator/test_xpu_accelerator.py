@@ -24,10 +24,10 @@ def _package(folder: Path, name: str, code: str) -> str:
     ("version", "imported"), [("2.6.0", True), ("2.8.0+xpu", True), ("2.9.1", False), ("2.13.0", False)]
 )
 def test_ipex_comes_before_torch_xpu_on_old_torch_only(
-    version: str, imported: bool, tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    version: str, imported: bool, tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     path = _package(tmp_path, "intel_extension_for_pytorch", "import torch; torch.order.append('ipex')")
-    run_python(
+    run_with_torch(
         f"""
 import torch
 torch.__version__, torch.order = {version!r}, []
@@ -56,10 +56,10 @@ def test_communication_backend(
     xpu_backend: str,
     cpu_backend: str,
     tmp_path: Path,
-    run_python: Callable[..., subprocess.CompletedProcess[str]],
+    run_with_torch: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     path = str(tmp_path) if oneccl is None else _package(tmp_path, "oneccl_bindings_for_pytorch", oneccl)
-    finished = run_python(
+    finished = run_with_torch(
         f"""
 import torch.distributed, anyaccel
 torch.distributed.is_xccl_available = lambda: {has_xccl}

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from ..programs import Program
 from .ranks import PROLOGUE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
+    from ..programs import ProgramServer
     from .ranks import Scripts
-
-ROOT = Path(__file__).parents[2]
 
 HOOKED = """
 import atexit
@@ -123,27 +121,20 @@ _ON_TWO_HOSTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-W", "ignore", "-m", "tests.distributed.program_server"]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield process
-        assert process.stdin is not None
-        process.stdin.close()
-
-
-def _programs(name: str, hosts: str, folder: Path) -> list[dict[str, Any]]:
-    """Return the program of each rank, as ``program_server`` takes them."""
+def _programs(name: str, hosts: str, folder: Path) -> list[Program]:
+    """Return the program of each rank."""
     hooked = HOOKED if "before the group" in name else ""
     script = f"{PROLOGUE}\nrank, world, store = int(sys.argv[1]), 2, sys.argv[2]\n{hooked}\nstart()\n"
     script += f"dist.all_reduce(torch.ones(3))\n{textwrap.dedent(LAST_LINES[name])}"
     return [
-        {
-            "code": script,
-            "arguments": [str(rank), str(folder / "store")],
-            "environment": {"ANYACCEL_SHM_HOST": hosts[rank], "GLOO_SOCKET_IFNAME": "lo"},
-            "errors": str(folder / f"errors of {rank}"),
-        }
+        Program(
+            code=script,
+            arguments=[str(rank), str(folder / "store")],
+            environment={**os.environ, "ANYACCEL_SHM_HOST": hosts[rank], "GLOO_SOCKET_IFNAME": "lo"},
+            folder=str(folder),
+            errors=str(folder / f"errors of {rank}"),
+            ends_as_python=True,
+        )
         for rank in range(2)
     ]
 
@@ -155,14 +146,9 @@ def _programs(name: str, hosts: str, folder: Path) -> list[dict[str, Any]]:
         *(pytest.param(name, "ab", marks=[] if name in _ON_TWO_HOSTS else pytest.mark.slow) for name in LAST_LINES),
     ],
 )
-def test_a_process_exits_with_zero(server: subprocess.Popen[str], tmp_path: Path, name: str, hosts: str) -> None:
+def test_a_process_exits_with_zero(program_server: ProgramServer, tmp_path: Path, name: str, hosts: str) -> None:
     """In processes that end as programs do; those of the other tests end without Python's own end."""
-    programs = _programs(name, hosts, tmp_path)
-    assert server.stdin is not None
-    assert server.stdout is not None
-    server.stdin.write(json.dumps(programs) + "\n")
-    server.stdin.flush()
-    statuses = json.loads(server.stdout.readline())
+    statuses = program_server.statuses(_programs(name, hosts, tmp_path), 60)
     assert statuses == [0, 0], [(tmp_path / f"errors of {rank}").read_text() for rank in range(2)]
 
 
@@ -170,8 +156,8 @@ def test_a_process_exits_with_zero(server: subprocess.Popen[str], tmp_path: Path
 def test_a_process_that_is_no_fork_exits_with_zero(tmp_path: Path, hosts: str) -> None:
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", program["code"], *program["arguments"]],
-            env={**os.environ, **program["environment"]}, stderr=subprocess.PIPE, text=True,
+            [sys.executable, "-W", "ignore", "-c", program.code, *program.arguments],
+            env=program.environment, stderr=subprocess.PIPE, text=True,
         )
         for program in _programs("operations that nobody waits for", hosts, tmp_path)
     ]  # fmt: skip

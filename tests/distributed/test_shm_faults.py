@@ -465,9 +465,16 @@ def test_the_size_of_dev_shm_does_not_matter(tmp_path: Path, size: str | None) -
     assert [int(line) for line in finished.stdout.split()] == [65536 if size else 4096] * 2, finished.stderr
 
 
-@pytest.mark.skipif(
+NEEDS_LIMIT_OF_THREADS = pytest.mark.skipif(
     os.getuid() != 0, reason="limits of threads do not hold for root, and others cannot become another user"
 )
+LIMITED = """if rank == 1:
+            os.setuid(65534)
+            resource.setrlimit(resource.RLIMIT_NPROC, (1, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
+"""
+
+
+@NEEDS_LIMIT_OF_THREADS
 def test_a_process_that_may_have_no_more_threads_goes_on(scripts: Scripts) -> None:
     scripts.start(
         """
@@ -498,3 +505,42 @@ def test_a_process_that_may_have_no_more_threads_goes_on(scripts: Scripts) -> No
     assert first.splitlines() == ["2.0", "2.0", "4.0 4.0", "[1.0, 1.0, 1.0]"]
     assert "thread" in second.splitlines()[0]
     assert second.splitlines()[1:] == ["2.0", "2.0", "4.0 4.0", "[0.0, 0.0, 0.0]"]
+
+
+@NEEDS_LIMIT_OF_THREADS
+def test_without_more_threads_nobody_waits_in_vain(scripts: Scripts) -> None:
+    """For a future, in a callback, by asking, for a callback after one that is busy, and for a rank that has died."""
+    scripts.start(
+        f"""
+        import resource
+        start()
+        other = dist.new_group([0, 1])
+        dist.barrier(other)
+        def all_reduce(late, group=None):
+            if rank == 0: time.sleep(late)
+            return dist.all_reduce(torch.ones(3), group=group, async_op=True)
+        all_reduce(0).get_future().then(lambda future: None).wait()  # a thread for callbacks is there, and soon busy
+        {LIMITED}
+        works = [all_reduce(0.1) for _ in range(6)]
+        futures = [work.get_future().then(lambda future: time.sleep(0.1)) for work in works]
+        for future in futures: future.wait()
+        say(all_reduce(0.5).get_future().wait()[0].tolist())
+        work = all_reduce(0.5)
+        say(work.get_future().then(lambda future: work.wait()).wait())
+        work = all_reduce(0.5)
+        if rank == 1: resource.setrlimit(resource.RLIMIT_NPROC, (1000, 1000))
+        all_reduce(0, other).wait()  # a thread, of the other group
+        while not work.is_completed(): time.sleep(0.01)
+        say("asked")
+        dist.barrier()
+        if rank == 0: os._exit(0)
+        if rank == 1: resource.setrlimit(resource.RLIMIT_NPROC, (1, 1000))
+        work = dist.all_reduce(torch.ones(3), async_op=True)
+        while not work.is_completed(): time.sleep(0.01)
+        say("dead while rank 1" in error_of(work.wait))
+        """,
+        2,
+    )
+    first, second = scripts.outputs()
+    assert first.splitlines() == ["[2.0, 2.0, 2.0]", "True", "asked"]
+    assert second.splitlines() == ["[2.0, 2.0, 2.0]", "True", "asked", "True"]

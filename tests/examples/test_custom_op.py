@@ -55,19 +55,19 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_is_built_where_it_is_used_and_found_again(
-    copied: Path, cache_dir: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    copied: Path, cache_dir: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    first = run_python(SCALES, str(copied), ANYACCEL_CACHE_DIR=str(cache_dir))
+    first = run_with_torch(SCALES, str(copied), ANYACCEL_CACHE_DIR=str(cache_dir))
     assert str(cache_dir) in first.stdout
     assert first.stderr.count("building the op 'scale' (") == 1
     assert "no module anyaccel_scale.scale_op is installed" in first.stderr
-    again = run_python(SCALES, str(copied), ANYACCEL_CACHE_DIR=str(cache_dir))
+    again = run_with_torch(SCALES, str(copied), ANYACCEL_CACHE_DIR=str(cache_dir))
     assert again.stdout == first.stdout
     assert "building" not in again.stderr
 
 
 def test_what_the_installation_compiled_is_loaded_without_a_compiler(
-    copied: Path, tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    copied: Path, tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     site = tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -77,7 +77,7 @@ def test_what_the_installation_compiled_is_loaded_without_a_compiler(
         check=True,
         env={**os.environ, "SCALE_BUILD_EXT": "1", "PATH": tools},
     )
-    finished = run_python(SCALES, str(site), ANYACCEL_CACHE_DIR=str(tmp_path / "cache"), PATH=str(tmp_path), CXX="")
+    finished = run_with_torch(SCALES, str(site), ANYACCEL_CACHE_DIR=str(tmp_path / "cache"), PATH=str(tmp_path), CXX="")
     assert finished.stdout.startswith(str(site / "anyaccel_scale" / "scale_op."))
     assert "prebuilt: accepted, the installed module anyaccel_scale.scale_op" in finished.stderr
     assert not list((tmp_path / "cache").glob("scale-*"))

@@ -24,8 +24,8 @@ def test_importing_the_integration_imports_neither_deepspeed_nor_torch(run_pytho
     run_python(code)
 
 
-def test_deepspeeds_accelerator_is_ours_from_its_first_import_on(run_python: Run) -> None:
-    run_python(
+def test_deepspeeds_accelerator_is_ours_from_its_first_import_on(run_with_torch: Run) -> None:
+    run_with_torch(
         FIRST
         + """
 import inspect, anyaccel
@@ -45,8 +45,8 @@ inspect.getsource(inspect.getmodule(deepspeed.accelerator.real_accelerator))
     )
 
 
-def test_optimizers_run_on_our_kernels_and_other_ops_stay_deepspeeds(run_python: Run) -> None:
-    said = run_python(
+def test_optimizers_run_on_our_kernels_and_other_ops_stay_deepspeeds(run_with_torch: Run) -> None:
+    said = run_with_torch(
         FIRST
         + """
 import torch
@@ -82,8 +82,8 @@ assert {"cpu_adam", "async_io", "fused_lamb", "cpu_lion", "deepspeed_shm_comm"} 
     assert "deepspeed.ops.op_builder.cpu.comm NotImplementedBuilder" in said
 
 
-def test_whose_op_is_used_can_be_asked_and_is_logged_once(run_python: Run) -> None:
-    finished = run_python(
+def test_whose_op_is_used_can_be_asked_and_is_logged_once(run_with_torch: Run) -> None:
+    finished = run_with_torch(
         "import logging\nlogging.basicConfig(level=logging.INFO)\n"
         + FIRST
         + """
@@ -108,8 +108,8 @@ assert CCLCommBuilder().absolute_name().startswith("deepspeed.")
     assert "DeepSpeed anyaccel.integrations.deepspeed.deepspeed_shm_comm built successfully" in finished.stdout
 
 
-def test_too_late_is_said_and_the_accelerator_is_set(run_python: Run) -> None:
-    finished = run_python(
+def test_too_late_is_said_and_the_accelerator_is_set(run_with_torch: Run) -> None:
+    finished = run_with_torch(
         """
 import deepspeed
 import anyaccel.integrations.deepspeed, anyaccel
@@ -121,9 +121,9 @@ assert not deepspeed.ops.op_builder.CPUAdamBuilder.__module__.startswith("anyacc
     assert "Fix: import anyaccel.integrations.deepspeed before deepspeed" in finished.stderr
 
 
-def test_an_import_that_failed_may_be_repeated(run_python: Run) -> None:
+def test_an_import_that_failed_may_be_repeated(run_with_torch: Run) -> None:
     """In a notebook, after the variable is corrected."""
-    run_python(
+    run_with_torch(
         """
 import os, deepspeed
 try:
@@ -138,8 +138,8 @@ assert deepspeed.accelerator.get_accelerator() is anyaccel.get_accelerator()
     )
 
 
-def test_an_accelerator_written_for_deepspeed_serves_here(run_python: Run) -> None:
-    run_python(
+def test_an_accelerator_written_for_deepspeed_serves_here(run_with_torch: Run) -> None:
+    run_with_torch(
         """
 from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
 class Vendor(CPU_Accelerator):
@@ -158,8 +158,8 @@ assert accelerator.pin_memory(torch.ones(2)).tolist() == [1, 1]
     )
 
 
-def test_functions_that_a_builder_of_ours_lacks_come_from_deepspeeds(run_python: Run) -> None:
-    run_python("""
+def test_functions_that_a_builder_of_ours_lacks_come_from_deepspeeds(run_with_torch: Run) -> None:
+    run_with_torch("""
 import copy
 from anyaccel.integrations.deepspeed import served_ops
 from anyaccel.integrations.deepspeed.builders import _both, _theirs_alone
@@ -208,8 +208,8 @@ except AttributeError as error:
 """)
 
 
-def test_a_call_that_ours_refuses_is_deepspeeds_and_is_said_once(run_python: Run) -> None:
-    finished = run_python("""
+def test_a_call_that_ours_refuses_is_deepspeeds_and_is_said_once(run_with_torch: Run) -> None:
+    finished = run_with_torch("""
 from anyaccel.integrations.deepspeed.builders import _both
 
 class Ours:
@@ -245,8 +245,8 @@ else:
     )
 
 
-def test_an_op_that_cannot_be_loaded_is_deepspeeds(run_python: Run) -> None:
-    finished = run_python(
+def test_an_op_that_cannot_be_loaded_is_deepspeeds(run_with_torch: Run) -> None:
+    finished = run_with_torch(
         FIRST
         + """
 import torch
@@ -318,26 +318,26 @@ def test_a_program_runs_unedited(run_python: Run, tmp_path: Path, how: str) -> N
     assert f"anyaccel.accelerator.cpu_accelerator {given} __main__" in said
 
 
-def test_ds_report_shows_ours_in_an_environment_that_is_not_activated(run_python: Run) -> None:
+def test_ds_report_shows_ours_in_an_environment_that_is_not_activated(run_with_torch: Run) -> None:
     code = """
 import runpy, sys
 sys.argv = ["", sys.argv[1]]
 runpy.run_module("anyaccel.integrations.deepspeed", run_name="__main__", alter_sys=True)
 """
-    said = run_python(code, "ds_report", DS_ACCELERATOR="cpu", PATH=os.defpath).stdout
+    said = run_with_torch(code, "ds_report", DS_ACCELERATOR="cpu", PATH=os.defpath).stdout
     for op in ("cpu_adam", "rms_norm", "fused_lion", "async_io"):
         assert f"\n{op} ." in said
 
 
-def test_a_program_that_is_not_there_is_refused(run_python: Run) -> None:
+def test_a_program_that_is_not_there_is_refused(run_with_torch: Run) -> None:
     code = "import runpy, sys; sys.argv = ['', 'no-such-command']; "
     code += "runpy.run_module('anyaccel.integrations.deepspeed', run_name='__main__', alter_sys=True)"
-    finished = run_python(code, check=False)
+    finished = run_with_torch(code, check=False)
     assert finished.returncode == 1
     assert "expected a file, or a command in PATH" in finished.stderr
 
 
-def test_a_launcher_whose_programs_would_have_stock_deepspeed_is_refused(run_python: Run, tmp_path: Path) -> None:
+def test_a_launcher_whose_programs_would_have_stock_deepspeed_is_refused(run_with_torch: Run, tmp_path: Path) -> None:
     (tmp_path / "ds_report").mkdir()  # a folder is no program, also if it has a command's name
     code = """
 import os, runpy, shutil, sys
@@ -351,7 +351,7 @@ for command in (*commands, "ds_report"):
     except SystemExit as error:
         print(error)
 """
-    said = run_python(code, DS_ACCELERATOR="cpu").stdout
+    said = run_with_torch(code, DS_ACCELERATOR="cpu").stdout
     for start in ("deepspeed [OPTION …] --module", "torchrun [OPTION …] -m", "accelerate launch [OPTION …] -m"):
         assert f"would use stock deepspeed. Fix: {start} anyaccel.integrations.deepspeed FILE …" in said
     assert said.count("would use stock deepspeed") == 8
@@ -369,7 +369,7 @@ def test_a_safe_path_loses_none_of_the_users_folders(run_python: Run, tmp_path: 
     assert "it is there" in run_python(code, **safe).stdout
 
 
-def test_every_builder_can_be_pickled(run_python: Run) -> None:
+def test_every_builder_can_be_pickled(run_with_torch: Run) -> None:
     """As all of stock's can: a builder may be in the arguments of a process that is spawned."""
     code = """
 import pickle
@@ -384,10 +384,10 @@ for name in names:
     assert builder is None or pickle.loads(pickle.dumps(type(builder))) is type(builder), name
 print(len(names))
 """
-    assert int(run_python(code, DS_ACCELERATOR="cpu").stdout.split()[-1]) > 20
+    assert int(run_with_torch(code, DS_ACCELERATOR="cpu").stdout.split()[-1]) > 20
 
 
-def test_deepspeeds_callers_of_modules_without_native_code_run_on_a_cpu(run_python: Run) -> None:
+def test_deepspeeds_callers_of_modules_without_native_code_run_on_a_cpu(run_with_torch: Run) -> None:
     """Token dropping, a diffusion model's biases and pinned memory; stock has the first two only for CUDA."""
     code = (
         FIRST
@@ -415,4 +415,4 @@ assert memory.is_pinned(pinned) and torch.equal(pinned, image)
 assert memory.unpin(pinned) and not memory.is_pinned(pinned)
 """
     )
-    run_python(code)
+    run_with_torch(code)

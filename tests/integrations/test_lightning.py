@@ -119,6 +119,6 @@ print("trained")
 
 
 def test_trainer_and_fabric_train_on_a_device_that_lightning_does_not_know(
-    run_python: Callable[..., subprocess.CompletedProcess[str]],
+    run_with_torch: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
-    assert run_python(PROGRAM, str(EXAMPLE)).stdout.endswith("trained\n")
+    assert run_with_torch(PROGRAM, str(EXAMPLE)).stdout.endswith("trained\n")

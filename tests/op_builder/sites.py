@@ -30,14 +30,13 @@ class Site:
     texts: list[str] = field(default_factory=list)
 
     def request(self) -> dict[str, Any]:
-        """Return the request for ``builder_server.py``."""
+        """Return what ``site_program.py`` needs."""
         return {
             "sources": [self.source],
             "include_dirs": self.include_dirs,
             "cxx_args": self.cxx_args,
             "ldflags": self.ldflags,
             "libraries": self.libraries,
-            "environment": self.environment,
             "texts": self.texts,
         }
 

@@ -94,6 +94,8 @@ def test_an_nvcc_that_cannot_compile_is_rejected(tmp_path: Path) -> None:
 def test_a_cuda_home_that_is_wrong_is_not_replaced_by_another(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match=r"nvcc does not exist\. Fix: pip install 'anyaccel\[nvcc\]'"):
         choose_nvcc(tmp_path / "nowhere", os.environ["PATH"], tmp_path, None)
+    with pytest.raises(ToolchainError, match="does not exist"):
+        choose_nvcc(tmp_path / ("x" * 300), os.environ["PATH"], tmp_path, None)  # longer than a file's name may be
 
 
 def test_a_toolkit_without_headers_is_rejected(tmp_path: Path) -> None:
@@ -120,8 +122,10 @@ def test_a_toolkit_of_another_major_version_than_torchs_is_refused(
         _Builder().toolkit()
 
 
-def test_importing_everything_needs_no_cuda_home(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    run_python(
+def test_importing_everything_needs_no_cuda_home(
+    run_with_torch: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    run_with_torch(
         "import anyaccel.op_builder.cuda, anyaccel.op_builder.xpu\n"
         "from anyaccel.op_builder.all_ops import every_builder\n"
         "assert [type(builder.is_compatible()) for builder in every_builder()]\n",

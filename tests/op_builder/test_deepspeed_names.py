@@ -55,8 +55,8 @@ print(json.dumps({name: list(inspect.signature(function).parameters) for name, f
 """
 
 
-def test_every_name_has_deepspeeds_arguments(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    said = run_python(SIGNATURES, *sorted(CALLED_BY_BUILDERS), DS_ACCELERATOR="cpu").stdout
+def test_every_name_has_deepspeeds_arguments(run_with_torch: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    said = run_with_torch(SIGNATURES, *sorted(CALLED_BY_BUILDERS), DS_ACCELERATOR="cpu").stdout
     theirs = json.loads(said.splitlines()[-1])
     assert set(theirs) == CALLED_BY_BUILDERS
     missing = {

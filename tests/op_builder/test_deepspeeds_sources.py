@@ -59,10 +59,10 @@ _QUICK = "CPUAdagradBuilder"
 def test_it_builds_and_loads_unchanged(
     place: tuple[str, str, str],
     functions: tuple[str, ...],
-    run_python: Callable[..., subprocess.CompletedProcess[str]],
+    run_with_torch: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     folder, module, name = place
-    said = run_python(BUILDS, str(BUILDERS / folder), module, name, *functions).stdout
+    said = run_with_torch(BUILDS, str(BUILDERS / folder), module, name, *functions).stdout
     assert said.endswith(f"loaded {name}\n")
 
 

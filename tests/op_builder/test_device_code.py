@@ -186,7 +186,7 @@ def test_what_is_not_device_code_is_refused(recipe: DeviceCodeRecipe, tmp_path: 
 
 
 def test_compiling_touches_no_device(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     """The driver's library, which holds contexts, is not loaded at all."""
     code = """
@@ -195,7 +195,7 @@ from anyaccel.op_builder.ahead_of_time import build_orders, named_builders, orde
 assert outcome.was_built
 assert "libcuda.so" not in open("/proc/self/maps").read()
 """
-    run_python(code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"), PATH=str(tmp_path))
+    run_with_torch(code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"), PATH=str(tmp_path))
 
 
 def test_compiling_leaves_pythons_own_bytes_alone(cache: Cache, recipe: DeviceCodeRecipe) -> None:

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,39 +22,23 @@ from .sites import FUNCTION, LINKED, ROWS, SPELLINGS, Row, Site
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ..programs import ProgramServer
+
     Ask = Callable[[Site], dict[str, Any]]
 
-numbers = itertools.count()
 OF_CHECKOUTS = ("quoted", "in a branch", "by a macro's name")
-SERVER = Path(__file__).with_name("builder_server.py")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield process
-        assert process.stdin is not None
-        process.stdin.close()
+BUILDS = Path(__file__).with_name("site_program.py").read_text()
 
 
 @pytest.fixture
-def ask(server: subprocess.Popen[str], tmp_path: Path) -> Ask:
+def ask(program_server: ProgramServer, tmp_path: Path) -> Ask:
     """Return a function that builds a site in a new process, with one cache for the whole test."""
 
     def ask(site: Site) -> dict[str, Any]:
-        cache = {"ANYACCEL_CACHE_DIR": str(tmp_path / "cache"), "CXX": None, "PATH": os.environ["PATH"]}
-        request = site.request()
-        request["environment"] = {**cache, **site.environment}
-        assert server.stdin is not None
-        assert server.stdout is not None
-        request["number"] = next(numbers)
-        server.stdin.write(json.dumps(request) + "\n")
-        server.stdin.flush()
-        told: dict[str, Any] = {}
-        while told.get("number") != request["number"]:  # the answer to a test that timed out may come first
-            told = json.loads(server.stdout.readline())
+        changes = {"ANYACCEL_CACHE_DIR": str(tmp_path / "cache"), "CXX": None, **site.environment}
+        environment = {name: value for name, value in {**os.environ, **changes}.items() if value is not None}
+        done = program_server.run(BUILDS, [json.dumps(site.request())], environment, tmp_path, tmp_path)
+        told: dict[str, Any] = json.loads(done.stdout)
         return told
 
     return ask

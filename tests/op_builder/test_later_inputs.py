@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import shutil
 import stat
@@ -92,7 +93,7 @@ def _compiles_with(folder: Path, value: int) -> None:
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
 
 
-@pytest.mark.parametrize("how", ["COMPILER_PATH", "-B", "-B a prefix"])
+@pytest.mark.parametrize("how", ["COMPILER_PATH", "-B", "-B a prefix", "--prefix=", "--prefix= a prefix"])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_program_that_appears_where_the_compiler_looks_first_counts(
     cache: Cache, with_flags: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, is_there: bool
@@ -102,14 +103,15 @@ def test_a_program_that_appears_where_the_compiler_looks_first_counts(
         place.mkdir()
     monkeypatch.setenv("CXX", "g++")
     source = f"#ifndef VALUE\n#define VALUE 1\n#endif\n{DEFINED}\n"
-    if how.startswith("-B"):
-        builder = with_flags(source, f"-B{place}" if how == "-B" else f"-B{tmp_path}/tools-")
+    flag, _, spelling = how.partition(" ")
+    if flag.startswith("-"):
+        builder = with_flags(source, f"{flag}{tmp_path}/tools-" if spelling else f"{flag}{place}")
     else:
         monkeypatch.setenv("COMPILER_PATH", str(place))
         builder = with_flags(source)
     assert _answer(builder) == 1
     _compiles_with(place, 2)
-    if "prefix" in how:
+    if spelling:
         (place / "cc1plus").rename(tmp_path / "tools-cc1plus")
     assert _answer(builder) == 2
 
@@ -231,10 +233,13 @@ def test_a_build_for_other_machines_is_found_by_those_that_it_serves(
             builder._recipe = None
             entry = builder.build("x86-64")
             assert builder.find_built() is not None
-        for looking in ("g++", "/nowhere/g++"):
-            monkeypatch.setenv("CXX", looking)
-            builder._recipe = None
-            assert builder.find_built() is not None
+        for looking, date in itertools.product(("g++", "/nowhere/g++"), (None, "5")):  # the date decides nothing
+            with monkeypatch.context() as context:
+                context.setenv("CXX", looking)
+                if date is not None:
+                    context.setenv("SOURCE_DATE_EPOCH", date)
+                builder._recipe = None
+                assert builder.find_built() is not None
         shutil.rmtree(entry.binary.parent)
         monkeypatch.setenv("CXX", "g++")
         builder._recipe = None
@@ -245,6 +250,19 @@ def test_a_build_for_other_machines_is_found_by_those_that_it_serves(
     assert not Platform("s390x", "2.5").serves_here
 
 
+def test_a_response_file_of_cxx_decides_a_build_for_other_machines(
+    cache: Cache, with_flags: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "flags").write_text("-DVALUE=2")
+    builder = with_flags(f"#ifndef VALUE\n#define VALUE 1\n#endif\n{DEFINED}\n")
+    monkeypatch.setenv("CXX", f"g++ @{tmp_path / 'flags'}")
+    assert _answer(builder, "x86-64") == 2
+    monkeypatch.setenv("CXX", "g++")
+    builder._recipe = None
+    assert builder.find_built() is None
+    assert _answer(builder, "x86-64") == 1
+
+
 def test_what_follows_zigs_program_is_nothing_of_the_users() -> None:
     """A build for a CPU level that ziglang has made is found by a process that starts no compiler."""
     for given, flags in (
@@ -253,6 +271,8 @@ def test_what_follows_zigs_program_is_nothing_of_the_users() -> None:
         ("/x/zig c++ -O1", ("-O1",)),
         ("ccache g++", ()),
         ("ccache g++ -DA -DB", ("-DA", "-DB")),
+        ("g++ @flags -DA", ("@flags", "-DA")),
+        ("g++ /x/more.o -DA", ("/x/more.o", "-DA")),
         (f"g++ -DA={'x' * 300}", (f"-DA={'x' * 300}",)),
         ("'", ()),
     ):
@@ -294,3 +314,17 @@ def test_a_builder_of_the_same_class_with_other_flags_or_folders_is_refused(
         assert kind(1).load() is first
         with pytest.raises(OpLoadError, match="its sources or flags differ from those of"):
             kind(2).load()
+
+
+def test_flags_for_cuda_are_asked_for_only_if_there_is_a_source_for_it(cache: Cache, make_builder: Make) -> None:
+    class AsksTheDevice(type(make_builder(source=DEFINED))):  # type: ignore[misc]
+        NAME = "asks_the_device"
+
+        def cxx_args(self) -> list[str]:
+            return ["-DVALUE=1"]
+
+        def nvcc_args(self) -> list[str]:
+            raise AssertionError
+
+    builder = AsksTheDevice()
+    assert builder.load() is builder

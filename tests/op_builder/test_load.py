@@ -27,9 +27,9 @@ def test_load_returns_the_same_object() -> None:
 
 
 def test_a_process_keeps_its_first_build(
-    run_python: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+    run_with_torch: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    run_python(f"""
+    run_with_torch(f"""
 import os, anyaccel
 first = anyaccel.load_op("cpu_adam")
 os.environ["ANYACCEL_CACHE_DIR"] = {str(tmp_path / "another")!r}

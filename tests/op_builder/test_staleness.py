@@ -154,15 +154,15 @@ assert cell(2)().load().halve(torch.ones(1)).item() == 0.5
 
 
 def test_a_notebooks_cell_that_runs_again_is_the_same_op(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    run_python(
+    run_with_torch(
         CELL + "first = cell(2)().load()\nassert cell(2)().load() is first", ANYACCEL_CACHE_DIR=str(tmp_path / "cache")
     )
 
 
 def test_a_notebooks_cell_that_was_edited_says_that_torch_keeps_its_ops(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     code = """
 from anyaccel.op_builder import OpLoadError
@@ -173,11 +173,11 @@ except OpLoadError as error:
 else:
     raise SystemExit("not refused")
 """
-    run_python(CELL + code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
+    run_with_torch(CELL + code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
 
 
 def test_two_ops_that_claim_one_namespace_are_refused_before_torch_ends_the_process(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     code = """
 from anyaccel.op_builder import OpLoadError
@@ -189,11 +189,11 @@ except OpLoadError as error:
 else:
     raise SystemExit("not refused")
 """
-    run_python(CELL + code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
+    run_with_torch(CELL + code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
 
 
 def test_a_library_that_registers_nothing_under_its_name_is_told(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     code = """
 from anyaccel.op_builder import OpLoadError
@@ -206,11 +206,11 @@ else:
     raise SystemExit("not refused")
 """
     code = CELL.replace("assert cell(2)().load()", "0 and cell(2)().load()") + code
-    run_python(code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
+    run_with_torch(code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
 
 
 def test_two_builders_of_one_name_are_refused_before_torch_ends_the_process(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     code = """
 from anyaccel.op_builder import OpLoadError
@@ -223,7 +223,7 @@ except OpLoadError as error:
 else:
     raise SystemExit("not refused")
 """
-    run_python(CELL + code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
+    run_with_torch(CELL + code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
 
 
 def test_a_package_that_fails_to_import_is_built_instead(

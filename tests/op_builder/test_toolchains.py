@@ -146,7 +146,7 @@ def test_pips_ziglang_builds_an_op_without_a_system_compiler(
 
 @pytest.mark.timeout(ZIG_SECONDS)
 def test_an_op_of_ziglangs_refuses_as_any_other(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]], zig: str
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]], zig: str
 ) -> None:
     """It has its own C++ library, which does not recognise the other's exceptions."""
     code = """
@@ -167,7 +167,7 @@ except RuntimeError as error:
     assert "got step 0" in str(error), error
 """
     cache = str(tmp_path / "cache")
-    run_python(code, PATH=str(tmp_path), ANYACCEL_CACHE_DIR=cache)
+    run_with_torch(code, PATH=str(tmp_path), ANYACCEL_CACHE_DIR=cache)
 
 
 def test_ptxas_in_tritons_wheel_is_the_last_choice_and_triton_is_not_imported(

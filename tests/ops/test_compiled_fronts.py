@@ -72,11 +72,11 @@ for rows in range(2, 9):
 """
 
 
-def test_one_graph_serves_every_number_of_rows(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    run_python(SIZES, DS_ACCELERATOR="cpu")
+def test_one_graph_serves_every_number_of_rows(run_with_torch: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    run_with_torch(SIZES, DS_ACCELERATOR="cpu")
 
 
 def test_all_compile_into_one_graph_from_the_first_call_on(
-    run_python: Callable[..., subprocess.CompletedProcess[str]],
+    run_with_torch: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
-    run_python(PROGRAM, json.dumps(CALLS), DS_ACCELERATOR="cpu")
+    run_with_torch(PROGRAM, json.dumps(CALLS), DS_ACCELERATOR="cpu")

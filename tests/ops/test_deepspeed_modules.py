@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from anyaccel import get_accelerator
+from anyaccel.kernels.functions.outputs import write_outputs
 from anyaccel.op_builder.all_ops import builder_class
 from anyaccel.op_builder.kernel_loader import InferenceOpsLoader
 
@@ -332,6 +335,31 @@ def test_float64_is_left_to_deepspeeds_own_ops() -> None:
     ):
         with pytest.raises(NotImplementedError, match="got float64; expected float32, bfloat16 or float16"):
             call()
+
+
+@pytest.mark.parametrize("how", ["compiled", "meta", "fake", "traced", "vmap"])
+def test_two_outputs_are_written_where_memory_cannot_be_looked_at(how: str) -> None:
+    core, weight = _load("InferenceCoreBuilder"), torch.ones(4)
+
+    def both(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        out, total = torch.zeros_like(x), torch.zeros_like(y)
+        write_outputs("both", (out, x + 1), (total, y + 2))
+        return out, total
+
+    x = torch.ones(2, 4)
+    if how == "compiled":
+        norm, total = torch.zeros(2, 4), torch.zeros(2, 4)
+        torch.compile(core.rms_pre_norm, fullgraph=True, backend="aot_eager")(norm, total, x, x, weight, 1e-6)
+        assert total.eq(2).all()
+    elif how == "meta":
+        assert both(x.to("meta"), x.to("meta"))[0].shape == (2, 4)
+    elif how == "fake":
+        with FakeTensorMode():
+            assert both(torch.ones(2, 4), torch.ones(2, 4))[1].shape == (2, 4)
+    elif how == "traced":
+        assert make_fx(both, tracing_mode="fake")(x, x)(x, x)[0].eq(2).all()
+    else:
+        assert torch.func.vmap(both)(x, x)[1].eq(3).all()
 
 
 def test_an_output_whose_elements_share_memory_is_refused_before_it_is_written() -> None:

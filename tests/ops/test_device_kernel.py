@@ -313,7 +313,10 @@ def test_a_number_that_no_float_holds_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["-Xclang", "-optf", "-cxx-isystem", "--sysroot=/x", "--use-pch=/x", "--ptxas-options=-v,--options-file=/x"],
+    ["-Xclang", "-optf", "-cxx-isystem", "--sysroot=/x", "--ptxas-options=-v,--options-file=/x"]
+    + [
+        f"{dashes}{option}" for dashes in ("-", "--") for option in ("use-pch=/x", "create-pch=/x", "pch-dir=/x", "pch")
+    ],
 )
 def test_an_option_that_may_name_a_file_is_refused(option: str) -> None:
     with pytest.raises(OpError, match=f"the option '{option}'"):

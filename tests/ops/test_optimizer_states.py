@@ -222,8 +222,8 @@ def test_a_step_compiles(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_autograd_notices_the_step_of_a_distributed_parameter(kind: Any, run_python: Any) -> None:
-    run_python(f"""
+def test_autograd_notices_the_step_of_a_distributed_parameter(kind: Any, run_with_torch: Any) -> None:
+    run_with_torch(f"""
 import torch, torch.distributed as dist, warnings
 warnings.simplefilter("ignore")
 from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh

@@ -144,11 +144,11 @@ if __name__ == "__main__":
 
 
 def test_two_processes_share_the_block(
-    tmp_path_factory: pytest.TempPathFactory, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path_factory: pytest.TempPathFactory, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     file = tmp_path_factory.mktemp("zenflow") / "program.py"
     file.write_text(IN_A_PROCESS)
-    run_python(f"import runpy; runpy.run_path({str(file)!r}, run_name='__main__')")
+    run_with_torch(f"import runpy; runpy.run_path({str(file)!r}, run_name='__main__')")
 
 
 ORPHANED = IN_A_PROCESS.replace(

@@ -67,7 +67,7 @@ class CxxCompiler(NamedTuple):
     @property
     def program(self) -> str:
         """The compiler itself, in a command such as ``ccache g++``."""
-        return [word for word in self.command if not word.startswith("-")][-1]
+        return self.command[len(self.command) - len(further_words(self.command)) - 1]
 
     @property
     def is_zig(self) -> bool:
@@ -77,7 +77,12 @@ class CxxCompiler(NamedTuple):
 
 def further_words(command: Sequence[str]) -> tuple[str, ...]:
     """Return what follows the programs in a compiler's command, such as ``ccache g++``: the user's flags, or a platform."""
-    return tuple(dropwhile(lambda word: not word.startswith("-"), command[1:]))
+    return tuple(command[2:] if is_zig(command) else dropwhile(_is_program, command[1:]))
+
+
+def _is_program(word: str) -> bool:
+    """Return whether a word of a command starts a program, and is no flag, response file, source or object file."""
+    return not word.startswith(("-", "@")) and shutil.which(word) is not None and not word.endswith((".o", ".so", ".a"))
 
 
 def is_zig(command: Sequence[str]) -> bool:

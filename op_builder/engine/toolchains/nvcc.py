@@ -6,6 +6,7 @@ Only third parties' ``.cu`` sources need it; NVRTC compiles this project's devic
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -103,7 +104,7 @@ def choose_nvcc(cuda_home: Path | None, path: str, memory: Path, host: str | Non
 
 def _probe(name: str, home: Path | None, memory: Path, host: str | None) -> Probe[CudaToolkit]:
     nvcc = None if home is None else home / "bin" / "nvcc"
-    if home is None or nvcc is None or not nvcc.is_file():
+    if home is None or nvcc is None or not os.path.isfile(nvcc):
         return Probe("nvcc", name, None, "not found" if nvcc is None else f"{nvcc} does not exist", _FIX)
     include_dirs = tuple(_directories(home, "include", "include/cccl"))
     headers = _headers_release(include_dirs)

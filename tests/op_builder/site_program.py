@@ -1,26 +1,17 @@
-"""Builds an op in a new process for each request: a parent with torch imported forks, so that no request imports it again.
-
-Reads a request as JSON from each line of standard input, and answers with one line of JSON.
-"""
+"""Builds or finds the op of a site, whose JSON is the first argument, calls it, and prints what came of it as JSON."""
 
 from __future__ import annotations
 
 import ctypes
 import json
-import os
 import sys
 from typing import Any
-
-import torch  # noqa: F401  # this import is slow
 
 from anyaccel.op_builder import CPUOpBuilder
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Build or find the op of a request, and call it."""
-    os.environ.update({name: value for name, value in request["environment"].items() if value is not None})
-    for name in (name for name, value in request["environment"].items() if value is None):
-        os.environ.pop(name, None)
 
     class SiteBuilder(CPUOpBuilder):
         NAME = "site"
@@ -53,20 +44,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Answer requests until standard input ends."""
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            request = json.loads(line)
-            try:
-                told = answer(request)
-            except BaseException as error:
-                told = {"error": f"{type(error).__name__}: {error}"}
-            print(json.dumps({**told, "number": request["number"]}), flush=True)
-            os._exit(0)
-        os.waitpid(child, 0)
-
-
-if __name__ == "__main__":
-    main()
+try:
+    told = answer(json.loads(sys.argv[1]))
+except BaseException as error:
+    told = {"error": f"{type(error).__name__}: {error}"}
+print(json.dumps(told))
