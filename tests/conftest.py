@@ -13,7 +13,7 @@ import pytest
 
 from anyaccel.accelerator import real_accelerator
 
-from .programs import ProgramServer
+from .programs import run_program
 from .scratch_copy import copied_sources
 
 if TYPE_CHECKING:
@@ -68,22 +68,12 @@ def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
     return run
 
 
-@pytest.fixture(scope="session")
-def program_server() -> Iterator[ProgramServer]:
-    server = ProgramServer()
-    yield server
-    server.close()
-
-
 @pytest.fixture
-def run_with_torch(
-    program_server: ProgramServer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., subprocess.CompletedProcess[str]]:
+def run_with_torch(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """As ``run_python``, in a process that has imported torch: for code in which torch's own import plays no part."""
-    log = tmp_path_factory.mktemp("log")
 
     def run(code: str, *arguments: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-        finished = program_server.run(code, arguments, {**os.environ, **env}, tmp_path, log)
+        finished = run_program(code, arguments, {**os.environ, **env}, tmp_path)
         assert not check or finished.returncode == 0, finished.stdout + finished.stderr
         return finished
 

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SERVER = Path(__file__).with_name("program_server.py")
-_BEFORE_ALL_TESTS = dict(os.environ)
-
 COMMAND_LINE = "import sys; sys.argv[0] = 'anyaccel'; from anyaccel.cli import main; main()"
 """The program of the command ``anyaccel``."""
+_BEFORE_ALL_TESTS = dict(os.environ)
+_READ_AT_THE_START = ("PYTHON", "LD_", "OMP_", "MKL_", "KMP_", "TORCH_")  # Python's, or those of torch's import
 
 
 @dataclass(frozen=True)
@@ -58,19 +60,32 @@ class ProgramServer:
         statuses: list[int | None] = answer["statuses"]
         return statuses
 
-    def run(
-        self, code: str, arguments: Sequence[str], environment: dict[str, str], folder: Path, log: Path
-    ) -> subprocess.CompletedProcess[str]:
-        """Run one program, like :func:`subprocess.run`; ``log`` is a folder for its output."""
-        files = [log / "output", log / "errors"]
-        for file in files:
-            file.unlink(missing_ok=True)
+
+@cache
+def program_server() -> ProgramServer:
+    """Return the server of this process; it ends with it, as its requests do."""
+    return ProgramServer()
+
+
+def run_program(
+    code: str, arguments: Sequence[str], environment: dict[str, str], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run a program, like :func:`subprocess.run`; in a new interpreter if variables ask for another start than the server's."""
+    names = {name for name in {*environment, *_BEFORE_ALL_TESTS} if name.startswith(_READ_AT_THE_START)}
+    if any(environment.get(name) != _BEFORE_ALL_TESTS.get(name) for name in names):
+        command = [sys.executable, "-c", code, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    with tempfile.TemporaryDirectory() as log:
+        files = [Path(log, name) for name in ("output", "errors")]
         program = Program(code, arguments, environment, str(folder), *map(str, files))
-        (status,) = self.statuses([program], 590)
+        (status,) = program_server().statuses([program], 590)
         assert status is not None, f"not ended after 590 s: {code}"
         output, errors = (file.read_text(encoding="utf-8") for file in files)
-        return subprocess.CompletedProcess([code, *arguments], status, output, errors)
+    return subprocess.CompletedProcess([code, *arguments], status, output, errors)
 
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
+
+def run_command_line(
+    arguments: Sequence[str | Path], environment: dict[str, str], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run ``anyaccel`` with some arguments."""
+    return run_program(COMMAND_LINE, list(map(str, arguments)), environment, folder)

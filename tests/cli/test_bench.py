@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,13 +14,14 @@ import pytest
 from anyaccel.benchmarks.suite import SUITE, Benchmark
 from anyaccel.cli.page import Bar, Page
 
-ANYACCEL = Path(sys.executable).parent / "anyaccel"
+from ..programs import run_command_line
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def _run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "COLUMNS": "200", "DS_ACCELERATOR": "cpu"}
-    return subprocess.run([ANYACCEL, *arguments], capture_output=True, text=True, check=False, cwd=cwd, env=environment)
+    return run_command_line(arguments, environment, cwd)
 
 
 class _Tags(HTMLParser):

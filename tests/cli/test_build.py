@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,14 +14,14 @@ from anyaccel.op_builder.engine.cache import Cache
 from anyaccel.op_builder.engine.entry import read_entry
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
 
-ANYACCEL = Path(sys.executable).parent / "anyaccel"
+from ..programs import run_command_line
+
 NEEDS_NVRTC = pytest.mark.skipif(probe_nvrtc().tool is None, reason=f"no NVRTC: {probe_nvrtc().detail}")
 
 
 def _build(folder: Path, *arguments: str | Path, check: bool = True, **env: str) -> str:
     environment = {**os.environ, "ANYACCEL_CACHE_DIR": str(folder / "cache"), "COLUMNS": "200", **env}
-    command = [str(word) for word in (ANYACCEL, "build", *arguments)]
-    finished = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    finished = run_command_line(["build", *arguments], environment, folder)
     assert (finished.returncode == 0) is check, finished.stdout + finished.stderr
     return finished.stdout + finished.stderr
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from ..programs import run_command_line
+
 ANYACCEL = Path(sys.executable).parent / "anyaccel"
 
 
@@ -17,7 +19,7 @@ def _run(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[
     import os
 
     environment = {**os.environ, "COLUMNS": "200", "DS_ACCELERATOR": "cpu", **env}
-    return subprocess.run([ANYACCEL, *arguments], capture_output=True, text=True, check=False, cwd=cwd, env=environment)
+    return run_command_line(arguments, environment, cwd)
 
 
 def test_help_names_every_subcommand_and_each_has_an_example(tmp_path: Path) -> None:
@@ -31,7 +33,8 @@ def test_help_names_every_subcommand_and_each_has_an_example(tmp_path: Path) -> 
 def test_version(tmp_path: Path) -> None:
     import anyaccel
 
-    assert _run("--version", cwd=tmp_path).stdout == f"anyaccel {anyaccel.__version__}\n"
+    shown = subprocess.run([ANYACCEL, "--version"], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    assert shown == f"anyaccel {anyaccel.__version__}\n"
 
 
 def test_options_without_a_command_are_refused(tmp_path: Path) -> None:

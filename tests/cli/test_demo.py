@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from anyaccel.op_builder.cpu import ShmCommBuilder
 
-ANYACCEL = Path(sys.executable).parent / "anyaccel"
+from ..programs import run_command_line
 
 
 def _demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "DS_ACCELERATOR": "cpu", "COLUMNS": "200"}
-    return subprocess.run(
-        [ANYACCEL, "demo", *arguments], capture_output=True, text=True, check=False, cwd=folder, env=environment
-    )
+    return run_command_line(["demo", *arguments], environment, folder)
 
 
 @pytest.mark.timeout(600)

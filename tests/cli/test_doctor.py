@@ -13,13 +13,12 @@ import pytest
 
 from anyaccel.op_builder.engine.toolchains.survey import PURPOSES
 
-ANYACCEL = Path(sys.executable).parent / "anyaccel"
+from ..programs import run_command_line
 
 
 def _doctor(folder: Path, *arguments: str, **env: str) -> tuple[int, str]:
     environment = {**os.environ, "ANYACCEL_CACHE_DIR": str(folder / "cache"), "COLUMNS": "250", **env}
-    command = [str(ANYACCEL), "doctor", *arguments]
-    finished = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    finished = run_command_line(["doctor", *arguments], environment, Path.cwd())
     assert "Traceback" not in finished.stderr, finished.stderr
     return finished.returncode, finished.stdout
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..programs import Program
+from ..programs import Program, program_server
 from .ranks import PROLOGUE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..programs import ProgramServer
     from .ranks import Scripts
 
 HOOKED = """
@@ -146,9 +145,9 @@ def _programs(name: str, hosts: str, folder: Path) -> list[Program]:
         *(pytest.param(name, "ab", marks=[] if name in _ON_TWO_HOSTS else pytest.mark.slow) for name in LAST_LINES),
     ],
 )
-def test_a_process_exits_with_zero(program_server: ProgramServer, tmp_path: Path, name: str, hosts: str) -> None:
+def test_a_process_exits_with_zero(tmp_path: Path, name: str, hosts: str) -> None:
     """In processes that end as programs do; those of the other tests end without Python's own end."""
-    statuses = program_server.statuses(_programs(name, hosts, tmp_path), 60)
+    statuses = program_server().statuses(_programs(name, hosts, tmp_path), 60)
     assert statuses == [0, 0], [(tmp_path / f"errors of {rank}").read_text() for rank in range(2)]
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
 
-    Run = Callable[..., subprocess.CompletedProcess[str]]
-
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -40,13 +38,11 @@ LAUNCHED = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "1
         if BLOCK.search(page.read_text())
     ],
 )
-def test_examples_run(page: Path, request: pytest.FixtureRequest) -> None:
+def test_examples_run(page: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     code = "\n".join(BLOCK.findall(page.read_text()))
-    of_an_example = page.is_relative_to(ROOT / "examples")
-    importable = {"PYTHONPATH": str(page.parent)} if of_an_example else {}
+    importable = {"PYTHONPATH": str(page.parent)} if page.is_relative_to(ROOT / "examples") else {}
     launched = LAUNCHED if "init_process_group(" in code else {}
-    run: Run = request.getfixturevalue("run_python" if of_an_example else "run_with_torch")
-    assert run(code, DS_ACCELERATOR="cpu", **importable, **launched).returncode == 0
+    assert run_with_torch(code, DS_ACCELERATOR="cpu", **importable, **launched).returncode == 0
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ..programs import run_program
 from .conftest import ZIG_CACHE, ZIG_SECONDS
 from .sites import FUNCTION, LINKED, ROWS, SPELLINGS, Row, Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from ..programs import ProgramServer
 
     Ask = Callable[[Site], dict[str, Any]]
 
@@ -31,13 +30,13 @@ BUILDS = Path(__file__).with_name("site_program.py").read_text()
 
 
 @pytest.fixture
-def ask(program_server: ProgramServer, tmp_path: Path) -> Ask:
+def ask(tmp_path: Path) -> Ask:
     """Return a function that builds a site in a new process, with one cache for the whole test."""
 
     def ask(site: Site) -> dict[str, Any]:
         changes = {"ANYACCEL_CACHE_DIR": str(tmp_path / "cache"), "CXX": None, **site.environment}
         environment = {name: value for name, value in {**os.environ, **changes}.items() if value is not None}
-        done = program_server.run(BUILDS, [json.dumps(site.request())], environment, tmp_path, tmp_path)
+        done = run_program(BUILDS, [json.dumps(site.request())], environment, tmp_path)
         told: dict[str, Any] = json.loads(done.stdout)
         return told
 
