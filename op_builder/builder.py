@@ -336,7 +336,9 @@ class OpBuilder:
     def _asked(self) -> tuple[Any, ...]:
         """Return what this builder asks for; another builder of its class may ask for something else."""
         files = (self.sources(), self.include_paths())
-        has_cuda = any(source.endswith(".cu") for source in self.sources())  # else nothing else asks for nvcc's flags
+        has_cuda = any(
+            os.fspath(source).endswith(".cu") for source in self.sources()
+        )  # else nothing else asks for nvcc's flags
         nvcc_args = self.nvcc_args() if has_cuda else []
         flags = (self.cxx_args(), nvcc_args, self.extra_ldflags(), self.libraries_args())
         return (*map(self.strip_empty_entries, (*files, *flags)), self.source_root())

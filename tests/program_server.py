@@ -1,4 +1,4 @@
-"""Runs programs without the seconds that importing torch takes: they are forks of a process that has.
+"""Runs programs without the seconds that importing torch takes: they are forks of a process that has done so.
 
 Reads a line of JSON for each group of programs: how long they may take, and their code, arguments, environments, folders and
 files for output and errors. Answers with a line of their exit statuses, and the number of the request; a program that did not
@@ -17,7 +17,8 @@ import traceback
 import types
 from typing import Any
 
-import torch.distributed  # noqa: F401  # this import is slow
+import torch._dynamo  # this import is slow, and follows from the first step of one of torch's optimizers
+import torch.distributed  # noqa: F401
 
 import anyaccel.op_builder  # noqa: F401
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .answers import Objection
+from .docstrings import docstring_of
 from .kinds import DEVICE_NAME
 from .source_view import dotted, text_of
 
@@ -37,12 +38,20 @@ _FOR_CUDA_ONLY = re.compile(
     r"|\bkernels?\s+(needs?|requires?)\s+(a\s+)?CUDA\b|\bCUDA,\s+[\w ]+\s+elsewhere\b"
 )
 
+_LINES_BEFORE, _LINES_AFTER = 3, 8
+
 
 def texts_around(plan: Plan, asked: cst.CSTNode) -> Iterator[Objection]:
-    """Yield the objection to a question in a function that says that this is for CUDA only."""
+    """Yield the objection to a question in a function that says, in its docstring or nearby, that this is for CUDA only."""
     function = next((each for each in plan.view.ancestors(asked) if isinstance(each, cst.FunctionDef)), None)
-    said = _FOR_CUDA_ONLY.search(plan.view.code(function)) if function is not None else None
-    if function is not None and said is not None:
+    if function is None:
+        return
+    docstring, line = docstring_of(function), plan.view.position(asked)[0]
+    own = set(plan.view.code(function).splitlines())
+    around = plan.view.source.splitlines()[max(line - 1 - _LINES_BEFORE, 0) : line + _LINES_AFTER]
+    near = "\n".join(each for each in around if each in own)
+    said = _FOR_CUDA_ONLY.search(f"{docstring.value if docstring is not None else ''}\n{near}")
+    if said is not None:
         text = " ".join(said[0].split())
         yield Objection("depends-on-cuda", f"{function.name.value}() says {text!r}; decide what other devices do")
 

@@ -45,6 +45,7 @@ _OWN = re.compile(
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"(^|\s)#[^\n]*")
+_PARTS_OF_ANSWER = (cst.Call, cst.Arg, cst.BooleanOperation, cst.UnaryOperation)
 _QUANTIZES = re.compile(r"^(\w+_)?(quantiz(e|ation)|load_in_[48]bit)$")  # as bitsandbytes does
 _OF_MODULE = re.compile(r"^(?!torch\.|self\.)\w+\.(?:\w+\.)*(gpu|cuda)\.\w+$")  # lib.gpu.forward()
 _OF_GPU = re.compile(r"(?<=[^_])_(gpu|cuda)(?=_|$)|^(gpu|cuda)(?=_)")
@@ -99,9 +100,9 @@ def _looked_for(plan: Plan, asked: cst.CSTNode) -> Iterator[Objection]:
     """Yield an objection to a question that a function answers together with whether it can import a library."""
     around = list(plan.view.ancestors(asked))
     function = next((each for each in around if isinstance(each, cst.FunctionDef)), None)
-    is_answered = function is not None and any(isinstance(each, cst.Return) for each in around)
-    imported = _imported_module(plan, function) if function is not None and is_answered else ""
-    if imported and imported.partition(".")[0] not in plan.project.packages:
+    answer = next((each for each in around if not isinstance(each, _PARTS_OF_ANSWER)), None)
+    imported = _imported_module(plan, function) if function is not None and isinstance(answer, cst.Return) else ""
+    if imported and not imported.startswith(".") and imported.partition(".")[0] not in plan.project.packages:
         yield Objection(
             "depends-on-function", f"{imported} is looked for, too, and may be made for CUDA; decide on both together"
         )

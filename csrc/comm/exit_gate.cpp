@@ -17,7 +17,7 @@ ExitGate& ExitGate::instance() { return process_wide<ExitGate>(); }
 
 void ExitGate::enter() {
   ++inside_;  // before the check: close() sets the flag first, and counts then
-  if (!is_closed_) return;
+  if (!is_closed_ || closer_.load() == std::this_thread::get_id()) return;
   --inside_;
   for (;;) pause();
 }

@@ -17,7 +17,7 @@ class ExitGate {
   static ExitGate& instance();
 
   // In the lifetime of this object, a thread may touch Python's objects. Once the gate is closed, the constructor never
-  // returns, so the thread must hold no lock.
+  // returns, except to the thread that closed it, so the thread must hold no lock.
   class Inside {
    public:
     Inside() : gate_(instance()) { gate_.enter(); }

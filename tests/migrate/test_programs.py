@@ -19,10 +19,21 @@ from anyaccel.cli import app
 from anyaccel.migrate.site import SiteOutcome
 from anyaccel.migrate.source import migrate_source
 
+from ..programs import run_program
 from .test_notebooks import sources
 
 PROGRAMS = Path(__file__).parent / "programs"
 RECORDER = Path(__file__).parent / "recorded_cuda.py"
+
+
+RUNS = """
+import os, runpy, sys
+sys.stdout = open(os.environ["SAID"], "a")
+os.environ["PYTHONPATH"] = os.environ.pop("PATH_OF_RANKS")
+sys.argv = [sys.argv[1]]
+runpy.run_path(sys.argv[0], run_name="__main__")
+sys.stdout.flush()
+"""
 
 
 def losses_of(program: Path) -> list[str]:
@@ -32,9 +43,8 @@ def losses_of(program: Path) -> list[str]:
     start.parent.mkdir(exist_ok=True)
     start.write_text("import os, sys\nsys.stdout = open(os.environ['SAID'], 'a')\n")
     path = os.pathsep.join([str(start.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path, "SAID": str(said)}
-    command = [sys.executable, "-W", "ignore", program]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PATH_OF_RANKS": path, "SAID": str(said)}
+    done = run_program(RUNS, [str(program)], environment, program.parent)
     assert done.returncode == 0, done.stderr
     return said.read_text().splitlines()
 
