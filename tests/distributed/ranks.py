@@ -66,9 +66,12 @@ def join(rank: int, world: int, store: str, backend: str = "shm", timeout: timed
 
 
 def _context() -> Any:
-    """Return a context for processes: forks of a process that has imported torch and has no group, which start fast."""
+    """Return a context for processes: forks of a process that has imported torch and has no group, which start fast.
+
+    It has also imported what DDP and torch's optimizers import at first use.
+    """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch.distributed.fsdp", "anyaccel.distributed"])
+    context.set_forkserver_preload(["torch._dynamo", "torch.distributed.fsdp", "anyaccel.distributed"])
     return context
 
 
