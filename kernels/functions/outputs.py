@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
-    "has_memory",
     "in_float32",
     "in_shapes_of",
     "may_share_memory",
@@ -43,7 +42,7 @@ def write_outputs(function: str, *pairs: tuple[torch.Tensor, torch.Tensor]) -> N
     for output, result in pairs:
         require_like(function, output, result)
     outputs = [output for output, _ in pairs]
-    for one, other in itertools.combinations(outputs, 2) if all(map(has_memory, outputs)) else ():
+    for one, other in itertools.combinations(outputs, 2) if all(map(_has_memory, outputs)) else ():
         if _are_written_over(one, other):
             msg = (
                 f"{function} failed: got two outputs that share memory; expected separate memory for each result. "
@@ -54,7 +53,7 @@ def write_outputs(function: str, *pairs: tuple[torch.Tensor, torch.Tensor]) -> N
         output.copy_(result)
 
 
-def has_memory(tensor: torch.Tensor) -> bool:
+def _has_memory(tensor: torch.Tensor) -> bool:
     """Return whether a tensor's memory can be looked at: not while a call is traced, and not of a meta or transformed tensor."""
     return (
         not torch.compiler.is_compiling()
