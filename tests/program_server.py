@@ -12,9 +12,12 @@ import json
 import os
 import signal
 import sys
+import tempfile
+import threading
 import time
 import traceback
 import types
+import warnings
 from typing import Any
 
 import torch._dynamo  # this import is slow, and follows from the first step of one of torch's optimizers
@@ -30,19 +33,29 @@ def _become(folder: str, output: str, errors: str, environment: dict[str, str], 
         os.dup2(opened, descriptor)
         os.close(opened)
     os.chdir(folder)
+    if (further := environment.get("PYTHONPATH", "")) != os.environ.get("PYTHONPATH", ""):
+        sys.path[1:1] = further.split(os.pathsep)
+    if wanted := environment.get("PYTHONWARNINGS"):
+        warnings._processoptions(wanted.split(","))  # type: ignore[attr-defined]
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["-c", *arguments]
     sys.path[0] = ""
+    tempfile.tempdir = None  # TMPDIR may be another one
     sys.modules["__main__"] = main = types.ModuleType("__main__")
     return main.__dict__
+
+
+def _compiled(code: str) -> types.CodeType:
+    return compile(code, "<string>", "exec", dont_inherit=True)  # not with this module's annotations
 
 
 def _run_to_its_end(code: str, names: dict[str, Any]) -> None:
     """Run a program and what it left to be done at its end; Python's own end takes half a second, which few programs need."""
     status = 0
     try:
-        exec(compile(code, "<string>", "exec"), names)  # noqa: S102
+        exec(_compiled(code), names)  # noqa: S102
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python's end does
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         if status == 1 and ended.code != 1:
@@ -83,7 +96,7 @@ def _serve() -> tuple[Any, dict[str, Any]] | None:
                 code, ends_as_python = program.pop("code"), program.pop("ends_as_python")
                 names = _become(**program)
                 if ends_as_python:
-                    return compile(code, "<string>", "exec"), names
+                    return _compiled(code), names
                 _run_to_its_end(code, names)
             children.append(child)
         statuses = _statuses(children, request["seconds"])

@@ -70,8 +70,12 @@ def program_server() -> ProgramServer:
 def run_program(
     code: str, arguments: Sequence[str], environment: dict[str, str], folder: Path
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program, like :func:`subprocess.run`; in a new interpreter if variables ask for another start than the server's."""
+    """Run a program, like :func:`subprocess.run`; in a new interpreter if variables ask for another start than the server's.
+
+    PYTHONPATH and PYTHONWARNINGS do not: forks heed them.
+    """
     names = {name for name in {*environment, *_BEFORE_ALL_TESTS} if name.startswith(_READ_AT_THE_START)}
+    names -= {"PYTHONPATH", "PYTHONWARNINGS"}
     if any(environment.get(name) != _BEFORE_ALL_TESTS.get(name) for name in names):
         command = [sys.executable, "-c", code, *arguments]
         return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)

@@ -9,7 +9,7 @@ __all__ = ["names_handed_on"]
 _OF_CUDA = re.compile(r"^[ \t]*from torch\.cuda(?:\.\w+)* import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _FROM = re.compile(r"^[ \t]*from ([.\w]+) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _ALL = re.compile(
-    r"^__all__(?:: [^=\n]+)? = [\[(]((?:\s|,|#[^\n]*|\"\w+\"|'\w+')*)[\])][ \t]*(?:#[^\n]*)?$", re.MULTILINE
+    r"^__all__(?:: [^=\n]+)? = [\[(]((?:\s|,|#[^\n]*\n|\"\w+\"|'\w+')*)[\])][ \t]*(?:#[^\n]*)?$", re.MULTILINE
 )  # nothing but strings
 _ALL_CHANGES = re.compile(r"\b__all__\b")
 _NAME = re.compile(r"\w+")

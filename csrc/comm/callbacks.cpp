@@ -51,10 +51,17 @@ void Callbacks::add(const void* group, const RunningPtr& issuer, std::function<v
 void Callbacks::run_left_over() {
   if (!lacks_thread_.load(std::memory_order_acquire)) return;
   std::unique_lock lock(mutex_);
-  for (auto ready = next_ready(); spare_ == 0 && ready != lanes_.end(); ready = next_ready()) {
-    ++spare_;  // this thread
-    run_next(ready, lock);
-    --spare_;
+  while (spare_ == 0 && anyone_waits()) {
+    const auto ready = next_ready();
+    if (ready != lanes_.end()) {
+      ++spare_;  // this thread
+      run_next(ready, lock);
+      --spare_;
+    } else if (running_on_this_thread || anyone_has_operations()) {
+      return;  // this thread has to end its callback, or may have to move those operations
+    } else if (changed_.wait_for(lock, kCallbackPatience) == std::cv_status::timeout) {
+      look_for_stuck();
+    }
   }
 }
 
@@ -94,6 +101,13 @@ Callbacks::Lanes::iterator Callbacks::next_ready() {
 
 bool Callbacks::anyone_waits() const {
   return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& entry) { return !entry.second.waiting.empty(); });
+}
+
+bool Callbacks::anyone_has_operations() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& entry) {
+    const RunningPtr& running = entry.second.running;
+    return running && running->operations > 0;
+  });
 }
 
 void Callbacks::look_for_stuck() {

@@ -65,6 +65,7 @@ class Callbacks {
   void run_next(Lanes::iterator lane, std::unique_lock<std::mutex>& lock);
   void look_for_stuck();
   bool anyone_waits() const;
+  bool anyone_has_operations() const;  // issued by a running callback, and not finished
   void require_spare_thread();
   Lanes::iterator next_ready();
 

@@ -1,8 +1,10 @@
 #include "shm_work.h"
 
 #include <c10/util/Exception.h>
+#include <pybind11/gil.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "exit_gate.h"
 #include "progress.h"
@@ -56,6 +58,18 @@ void complete(c10::ivalue::Future& future, const std::vector<at::Tensor>& value,
     future.markCompleted(c10::IValue(value));
   }
 }
+
+// Torch's bindings of is_completed() and get_future() keep the interpreter's lock, which callbacks and other threads
+// need.
+class WithoutGil {
+ public:
+  WithoutGil() {
+    if (PyGILState_Check() == 1) released_.emplace();
+  }
+
+ private:
+  std::optional<pybind11::gil_scoped_release> released_;
+};
 
 }  // namespace
 
@@ -157,6 +171,7 @@ bool ShmWork::is_left_alone() {
 
 bool ShmWork::isCompleted() {
   if (is_left_alone()) {
+    const WithoutGil released;
     const ExitGate::Leaving at_the_end;
     group_->progress();  // else a thread that asks again and again would wait for none
     group_->supervise();
@@ -165,7 +180,9 @@ bool ShmWork::isCompleted() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
-  if (is_left_alone()) {  // who waits for a future would move nothing
+  const WithoutGil released;
+  // Who waits for a future would move nothing. A message may need what its caller does next: waits move it.
+  if (!operation_->is_transfer && is_left_alone()) {
     try {
       wait(kNoTimeout);
     } catch (const c10::Error&) {  // the future has it

@@ -103,8 +103,8 @@ def test_a_complete_object_of_no_class_of_ours_gets_the_later_members() -> None:
         anyaccel.get_accelerator().set_stream(None)
 
 
-def test_deepspeeds_own_accelerator_is_taken(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    run_python("""
+def test_deepspeeds_own_accelerator_is_taken(run_with_torch: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    run_with_torch("""
 import warnings; warnings.simplefilter("ignore")
 from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
 import anyaccel
@@ -137,8 +137,8 @@ def test_a_machine_with_a_gpu_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(anyaccel.get_accelerator(), anyaccel.CUDA_Accelerator)
 
 
-def test_sixteen_threads_get_one_object(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    run_python("""
+def test_sixteen_threads_get_one_object(run_with_torch: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    run_with_torch("""
 import threading, anyaccel
 barrier, found = threading.Barrier(16), []
 def ask():
@@ -152,10 +152,10 @@ assert len(found) == 16 and len({id(one) for one in found}) == 1, found
 
 
 def test_a_child_forked_while_a_thread_makes_the_choice_works(
-    run_python: Callable[..., subprocess.CompletedProcess[str]],
+    run_with_torch: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     """The thread is importing the accelerator's module then, and holds the lock that Python has for it."""
-    run_python("""
+    run_with_torch("""
 import os, signal, sys, threading, time
 import anyaccel
 
@@ -188,7 +188,7 @@ assert os.waitstatus_to_exitcode(status) == 0
     ],
 )
 def test_a_plug_in_that_asks_for_the_accelerator_while_it_is_made_is_skipped_and_told(
-    where: str, tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    where: str, tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     (tmp_path / "asking.py").write_text(f"from anyaccel import CPU_Accelerator, get_accelerator\n{where}\n")
     packed = tmp_path / "asking-1.dist-info"
@@ -196,7 +196,7 @@ def test_a_plug_in_that_asks_for_the_accelerator_while_it_is_made_is_skipped_and
     (packed / "METADATA").write_text("Metadata-Version: 2.1\nName: asking\nVersion: 1\n")
     (packed / "entry_points.txt").write_text("[anyaccel.accelerators]\nmine = asking:Mine\n")
     asks = "import logging\nlogging.basicConfig(level=logging.INFO)\nimport anyaccel\nprint(anyaccel.get_accelerator()._name)"
-    done = run_python(asks, PYTHONPATH=str(tmp_path), DS_ACCELERATOR="")
+    done = run_with_torch(asks, PYTHONPATH=str(tmp_path), DS_ACCELERATOR="")
     assert done.stdout == f"{anyaccel.get_accelerator()._name}\n"
     why = "mine: SelectionError: choosing the accelerator failed: got a call of get_accelerator() while a plug-in is"
     assert done.stderr.count(f"chosen; not {why}") == 1
@@ -214,12 +214,12 @@ def _plug_in(folder: Path, code: str, name: str = "mine") -> dict[str, str]:
 
 
 def test_a_plug_in_that_another_thread_imports_a_framework_for_stops_nobody(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     """The framework asks for the accelerator while it is imported, and the plug-in imports the framework."""
     (tmp_path / "framework.py").write_text("import time, anyaccel\ntime.sleep(1)\nanyaccel.get_accelerator()\n")
     code = "import time\ntime.sleep(0.5)\nimport framework\nfrom anyaccel import CPU_Accelerator as Mine\n"
-    run_python(
+    run_with_torch(
         """
 import faulthandler, threading, anyaccel
 faulthandler.dump_traceback_later(60, exit=True)
@@ -235,11 +235,11 @@ assert found == [anyaccel.get_accelerator()]
 
 
 def test_a_child_forked_while_a_plug_in_does_not_answer_chooses_for_itself(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     code = "import os, time, anyaccel\nparent = os.getpid()\ndef Mine():\n"
     code += "    if os.getpid() == parent: time.sleep(3)\n    return anyaccel.CPU_Accelerator()\n"
-    run_python(
+    run_with_torch(
         """
 import os, signal, threading, time, anyaccel
 from anyaccel.accelerator import real_accelerator
@@ -260,11 +260,11 @@ thread.join()
 
 
 def test_no_thread_begins_to_choose_while_another_one_forks(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     """Between the wait for a choice and the fork, hooks of others run; the child would hang on a module's lock."""
     code = "import time\ntime.sleep(1)\nfrom anyaccel import CPU_Accelerator as Mine\n"
-    run_python(
+    run_with_torch(
         """
 import os, signal, threading, time
 chooser = threading.Thread(target=lambda: get_accelerator())
@@ -288,16 +288,16 @@ assert get_accelerator().device_name() == "cpu"
 
 
 def test_what_a_plug_in_raises_stops_no_program_but_what_a_user_sends_does(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     """As pyo3's panics, which derive from BaseException."""
     code = "class Panic(BaseException): pass\ndef Mine(): raise __import__('builtins').__dict__.get(kind) or Panic('lost')\n"
     code += "import os\nkind = os.environ['KIND']\n"
     environment = _plug_in(tmp_path, code)
     asks = "import anyaccel; print(anyaccel.get_accelerator()._name)"
-    done = run_python(asks, **environment, KIND="Panic")
+    done = run_with_torch(asks, **environment, KIND="Panic")
     assert "failed and is skipped: Panic: lost" in done.stderr
-    done = run_python(asks, check=False, **environment, KIND="KeyboardInterrupt")
+    done = run_with_torch(asks, check=False, **environment, KIND="KeyboardInterrupt")
     assert done.returncode != 0
     assert done.stdout == ""
 
@@ -311,9 +311,9 @@ def test_a_backend_that_this_torch_is_built_without_is_refused(name: str, monkey
 
 @pytest.mark.parametrize("raised", ["OSError('libze is broken')", "SystemExit(127)", "AssertionError()"])
 def test_a_driver_that_fails_stops_no_program_for_another_device(
-    raised: str, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    raised: str, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    done = run_python(f"""
+    done = run_with_torch(f"""
 import torch, anyaccel
 def fails(*_): raise {raised}
 torch.xpu._is_compiled, torch.xpu.device_count = (lambda: True), fails
@@ -324,8 +324,8 @@ print(type(anyaccel.get_accelerator()).__name__)
     assert f"looking for the device 'xpu' failed, and it is skipped: {raised.partition('(')[0]}: " in done.stderr
 
 
-def test_a_forked_child_works(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    run_python("""
+def test_a_forked_child_works(run_with_torch: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    run_with_torch("""
 import os, anyaccel
 accelerator = anyaccel.get_accelerator()
 child = os.fork()

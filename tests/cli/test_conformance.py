@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,6 +17,8 @@ from anyaccel.cli.conformance_report import Conformance, write_report
 from anyaccel.testing import Outcome, Result
 from anyaccel.testing.target import TargetError, accelerator_of
 from anyaccel.testing.torch_tests import TorchTest, TorchTestsError, run_torch_tests
+
+from ..programs import run_command_line
 
 TOY = Path(__file__).parents[2] / "examples" / "external_accelerator"
 
@@ -48,12 +49,12 @@ device._run = _run
 
 def test_each_fault_of_a_device_is_named_and_ends_no_other_test(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(BROKEN)
-    command = [
-        Path(sys.executable).parent / "anyaccel", "conformance", "broken:ToyAccelerator", "--limit", "8",
+    arguments = [
+        "conformance", "broken:ToyAccelerator", "--limit", "8",
         "--tests", "test_compare_cpu_[acest][abixo][nps]_*", "--report", "out.html", "--report", "out.json",
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(TOY))), "COLUMNS": "200"}
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    ended = run_command_line(arguments, environment, tmp_path)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     tests = json.loads((tmp_path / "out.json").read_text())["torch_tests"]
     assert {test["name"].split("_")[3]: test["outcome"] for test in tests} == {
@@ -154,9 +155,8 @@ class Accelerator(CPU_Accelerator):
 
 def test_a_member_that_hangs_or_crashes_ends_no_other_check(tmp_path: Path) -> None:
     (tmp_path / "hanging.py").write_text(HANGING)
-    command = [Path(sys.executable).parent / "anyaccel", "conformance", "hanging:Accelerator", "--limit", "8"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "COLUMNS": "200"}
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    ended = run_command_line(["conformance", "hanging:Accelerator", "--limit", "8"], environment, tmp_path)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     outcomes = {line.split("│")[1].strip(): line.split("│")[2:4] for line in ended.stdout.splitlines() if "│" in line}
     assert [outcomes[name][0].strip() for name in ("get_arch_list", "utilization")] == ["timed out", "crashed"]
@@ -185,8 +185,7 @@ OF_A_VENDOR = {
 def test_a_class_that_cannot_be_checked_is_an_error_with_status_2(tmp_path: Path, name: str) -> None:
     code, said = OF_A_VENDOR[name]
     (tmp_path / "vendors.py").write_text(code)
-    command = [Path(sys.executable).parent / "anyaccel", "conformance", "vendors:A"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    ended = run_command_line(["conformance", "vendors:A"], dict(os.environ), tmp_path)
     assert ended.returncode == 2, ended.stdout + ended.stderr
     assert said in " ".join(ended.stderr.split())
     assert "Traceback" not in ended.stderr

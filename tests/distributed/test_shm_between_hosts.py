@@ -112,7 +112,7 @@ def extremes_with_nan(kind: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("hosts", ["aa", "aab", "abb"])
+@pytest.mark.parametrize("hosts", ["aa", "aab", pytest.param("abb", marks=pytest.mark.slow)])
 def test_the_smallest_and_largest_of_a_nan_is_a_nan(
     ranks_on: Callable[[str], Ranks], hosts: str, kind: torch.dtype
 ) -> None:

@@ -151,7 +151,7 @@ def test_a_process_exits_with_zero(tmp_path: Path, name: str, hosts: str) -> Non
     assert statuses == [0, 0], [(tmp_path / f"errors of {rank}").read_text() for rank in range(2)]
 
 
-@pytest.mark.parametrize("hosts", ["aa", "ab"])
+@pytest.mark.parametrize("hosts", ["aa", pytest.param("ab", marks=pytest.mark.slow)])
 def test_a_process_that_is_no_fork_exits_with_zero(tmp_path: Path, hosts: str) -> None:
     ranks = [
         subprocess.Popen(

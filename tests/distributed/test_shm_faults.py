@@ -509,7 +509,7 @@ def test_a_process_that_may_have_no_more_threads_goes_on(scripts: Scripts) -> No
 
 @NEEDS_LIMIT_OF_THREADS
 def test_without_more_threads_nobody_waits_in_vain(scripts: Scripts) -> None:
-    """For a future, in a callback, by asking, for a callback after one that is busy, and for a rank that has died."""
+    """For futures, in callbacks, by asking, for a callback after one that is busy, a message, and a rank that has died."""
     scripts.start(
         f"""
         import resource
@@ -519,6 +519,10 @@ def test_without_more_threads_nobody_waits_in_vain(scripts: Scripts) -> None:
         def all_reduce(late, group=None):
             if rank == 0: time.sleep(late)
             return dist.all_reduce(torch.ones(3), group=group, async_op=True)
+        third = dist.new_group([0, 1])
+        asked = threading.Event()
+        other_thread = lambda: (asked.wait(), dist.all_reduce(torch.ones(3), group=third))
+        if rank == 1: threading.Thread(target=other_thread).start()
         all_reduce(0).get_future().then(lambda future: None).wait()  # a thread for callbacks is there, and soon busy
         {LIMITED}
         works = [all_reduce(0.1) for _ in range(6)]
@@ -527,6 +531,18 @@ def test_without_more_threads_nobody_waits_in_vain(scripts: Scripts) -> None:
         say(all_reduce(0.5).get_future().wait()[0].tolist())
         work = all_reduce(0.5)
         say(work.get_future().then(lambda future: work.wait()).wait())
+        first, later = all_reduce(0.3), all_reduce(0.3)
+        awaited = later.get_future()
+        say(first.get_future().then(lambda future: awaited.wait()[0].tolist()).wait())
+        works = [dist.irecv(torch.zeros(3), 1 - rank)]
+        works[0].get_future()
+        works.append(dist.isend(torch.ones(3), 1 - rank))
+        for work in works: work.wait()
+        if rank == 0: dist.all_reduce(torch.ones(3), group=third)
+        work = all_reduce(0)
+        asked.set()
+        work.get_future()
+        say("the other thread was not stopped")
         work = all_reduce(0.5)
         if rank == 1: resource.setrlimit(resource.RLIMIT_NPROC, (1000, 1000))
         all_reduce(0, other).wait()  # a thread, of the other group
@@ -542,5 +558,6 @@ def test_without_more_threads_nobody_waits_in_vain(scripts: Scripts) -> None:
         2,
     )
     first, second = scripts.outputs()
-    assert first.splitlines() == ["[2.0, 2.0, 2.0]", "True", "asked"]
-    assert second.splitlines() == ["[2.0, 2.0, 2.0]", "True", "asked", "True"]
+    both = ["[2.0, 2.0, 2.0]", "True", "[2.0, 2.0, 2.0]", "the other thread was not stopped", "asked"]
+    assert first.splitlines() == both
+    assert second.splitlines() == [*both, "True"]

@@ -1,13 +1,14 @@
 """Changes every barrier, shuffle and reduction in the sources of kernels, one at a time; the tests must detect each change.
 
-``python -m tests.emulator.mutants`` prints a line for each: which kernel detected it, or ``survived``. It runs in a process
-with the emulator preloaded.
+``python -m tests.emulator.mutants`` prints a line for each: which kernel detected it, or ``survived``. With ``unchanged``, it
+prints what the kernels compute differently than the CPU without any change. It runs in a process with the emulator preloaded.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -143,12 +144,12 @@ _RUN: dict[str, Callable[[Any], list[torch.Tensor]]] = {
 }  # fmt: skip
 
 
-def _functions() -> dict[str, Any]:
-    """Return the ops' functions, with their host libraries loaded."""
+def _functions(namespace: str = "anyaccel_sycl") -> dict[str, Any]:
+    """Return the ops' functions, with their host libraries loaded; those of ``anyaccel`` run on the CPU."""
     rows = {op.name: op for op in OPS if op.name in _RUN}
     for op in rows.values():
         builder_class(op.builder, "cpu")().load()
-    return {name: op.functions_class()("anyaccel_sycl") for name, op in rows.items()}
+    return {name: op.functions_class()(namespace) for name, op in rows.items()}
 
 
 def _results(functions: dict[str, Any]) -> Iterator[tuple[str, list[torch.Tensor]]]:
@@ -180,20 +181,36 @@ def _notices(functions: dict[str, Any], expected: dict[str, list[torch.Tensor]])
     return ""
 
 
+def _copy_sources(folder: Path) -> None:
+    for file in [
+        *(CSRC / "includes").glob("*.h"),
+        *(CSRC / "runtime").glob("*_group.h"),
+        CSRC / "runtime/block_row.h",
+        CSRC / "runtime/kernels.cu",
+        CSRC / "runtime/kernels.hip",
+    ]:
+        (folder / file.name).write_text(file.read_text())
+    (folder / "mutants.h").write_text("".join(f'#include "{op}.h"\n' for op in _RUN))
+
+
+def print_what_differs() -> None:
+    """Print whether the CPU computes the same as each unchanged kernel."""
+    functions, on_cpu = _functions(), _functions("anyaccel")
+    with tempfile.TemporaryDirectory() as folder:
+        _copy_sources(Path(folder))
+        _use([Path(folder)])
+    for name, results in _results(functions):
+        for mine, wanted in zip(results, _RUN[name.split()[0]](on_cpu[name.split()[0]]), strict=True):
+            is_close = torch.allclose(mine.nan_to_num(-7.0).double(), wanted.nan_to_num(-7.0).double(), 1e-5, 1e-6)
+            print(f"{name}\t{'agrees' if is_close else (mine - wanted).abs().max()}")
+
+
 def main() -> None:
     """Print which kernel detects each change."""
     functions = _functions()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for file in [
-            *(CSRC / "includes").glob("*.h"),
-            *(CSRC / "runtime").glob("*_group.h"),
-            CSRC / "runtime/block_row.h",
-            CSRC / "runtime/kernels.cu",
-            CSRC / "runtime/kernels.hip",
-        ]:
-            (folder / file.name).write_text(file.read_text())
-        (folder / "mutants.h").write_text("".join(f'#include "{op}.h"\n' for op in _RUN))
+        _copy_sources(folder)
         _use([folder])
         expected = dict(_results(functions))
         for mutant in mutants(os.environ.get(GROUP, "cuda")):
@@ -206,4 +223,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    print_what_differs() if sys.argv[1:] == ["unchanged"] else main()

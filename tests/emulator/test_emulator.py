@@ -89,11 +89,24 @@ def _assert_all_ran(started: dict[str, list[int]], group: str = "cuda") -> None:
 
 
 @pytest.mark.parametrize(
-    "group", ["cuda", "hip64", *(pytest.param(one, marks=pytest.mark.slow) for one in ("hip32", "sycl"))]
+    "group", ["cuda", *(pytest.param(one, marks=pytest.mark.slow) for one in ("hip32", "hip64", "sycl"))]
 )
 def test_every_kernel_of_the_table_agrees_with_its_reference(tmp_path: Path, group: str) -> None:
     """With SYCL's group too: OpenCL's CPU device reports no divergence, no race and no access out of bounds."""
     _assert_all_ran(_run_ops(tmp_path / "ran.json", preloaded(group)), group)
+
+
+def test_what_lanes_exchange_is_right_in_waves_of_64() -> None:
+    """By one kernel for each way; the table above has all kernels."""
+    agree = _lines("tests.emulator.mutants", "unchanged", group="hip64")
+    assert {name.partition(" ")[0] for name in agree} == {
+        "softmax",
+        "quantization",
+        "layer_norm",
+        "moe",
+        "multi_tensor",
+    }
+    assert set(agree.values()) == {"agrees"}, agree
 
 
 @pytest.mark.slow

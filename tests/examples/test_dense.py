@@ -14,11 +14,27 @@ import torch
 from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
 from anyaccel.op_builder.op import CSRC
 
+from ..programs import run_program
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dense"
 HAS_GPU = torch.get_device_module("cuda").is_available()
 
 
+RUNS = """
+import runpy, sys, warnings
+warnings.simplefilter("ignore")
+sys.path[0] = sys.argv.pop(1)
+sys.argv[0] = f"{sys.path[0]}/{sys.argv.pop(1)}"
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 def run(script: str, *arguments: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return run_program(RUNS, [str(EXAMPLE), script, *arguments], {**os.environ, **env}, folder)
+
+
+def launch(script: str, *arguments: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a script that starts processes, which import it."""
     command = [sys.executable, "-W", "ignore", EXAMPLE / script, *arguments]
     environment = {**os.environ, "PYTHONFAULTHANDLER": "1", **env}  # a rank that aborts says where
     return subprocess.run(
@@ -63,7 +79,7 @@ def test_the_benchmark_compares_and_plots(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("backend", "ranks"), [("gloo", "2"), ("shm", "3")])
 def test_training_by_the_ring(backend: str, ranks: str, tmp_path: Path) -> None:
-    finished = run("distributed.py", "-m", "cpp", "--nproc", ranks, "--backend", backend, folder=tmp_path)
+    finished = launch("distributed.py", "-m", "cpp", "--nproc", ranks, "--backend", backend, folder=tmp_path)
     assert finished.returncode == 0, finished.stderr
     losses = [float(line.split()[-1]) for line in finished.stdout.splitlines() if line.startswith("step")]
     assert len(losses) == 4

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ..programs import run_command_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -71,7 +73,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def test_it_is_found_and_chosen(
-    installed: dict[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
+    installed: dict[str, str], run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     code = """
 import anyaccel, torch
@@ -80,31 +82,28 @@ accelerator = anyaccel.get_accelerator()
 print(type(accelerator).__name__, accelerator.current_device_name(), candidates()[0].source, sep="|")
 assert accelerator.on_accelerator(torch.ones(2, device="toy")) and not accelerator.supports("create_graph")
 """
-    assert run_python(code, **installed).stdout == "ToyAccelerator|toy:0|entry point of anyaccel-toy\n"
+    assert run_with_torch(code, **installed).stdout == "ToyAccelerator|toy:0|entry point of anyaccel-toy\n"
 
 
 def test_the_report_lists_it(installed: dict[str, str], tmp_path: Path) -> None:
-    command = [Path(sys.executable).parent / "anyaccel", "report", "--json"]
-    environment = {**os.environ, **installed}
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment).stdout
-    report = json.loads(shown)
+    report = json.loads(run_command_line(["report", "--json"], {**os.environ, **installed}, tmp_path).stdout)
     assert next((device["name"], device["chosen"]) for device in report["devices"]) == ("toy", True)
     assert {"toy:0 total", "toy:1 total"} <= set(report["memory"])
     assert [op["state"] for op in report["ops"] if op["builder"] == "CPUAdamBuilder"] != ["not buildable"]
 
 
 def test_the_environment_overrides_it(
-    installed: dict[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
+    installed: dict[str, str], run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     code = "import anyaccel; print(anyaccel.get_accelerator().device_name())"
-    assert run_python(code, **installed, DS_ACCELERATOR="cpu").stdout == "cpu\n"
-    assert run_python(code, **installed, DS_ACCELERATOR="toy").stdout == "toy\n"
+    assert run_with_torch(code, **installed, DS_ACCELERATOR="cpu").stdout == "cpu\n"
+    assert run_with_torch(code, **installed, DS_ACCELERATOR="toy").stdout == "toy\n"
 
 
 def test_it_keeps_the_contract(
-    installed: dict[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
+    installed: dict[str, str], run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    assert set(json.loads(run_python(CONFORMS, **installed).stdout)) == {
+    assert set(json.loads(run_with_torch(CONFORMS, **installed).stdout)) == {
         "communication_backend_version",
         "get_device_capability",
         "create_graph",
@@ -125,21 +124,21 @@ def test_it_keeps_the_contract(
 
 
 def test_training_gives_the_losses_of_the_cpu(
-    installed: dict[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
+    installed: dict[str, str], run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    losses = json.loads(run_python(TRAINS, **installed).stdout)
+    losses = json.loads(run_with_torch(TRAINS, **installed).stdout)
     assert losses["toy:0"] == losses["toy:1"] == losses["cpu"]
     assert losses["cpu"][-1] < losses["cpu"][0]
 
 
 def test_views_share_memory(
-    installed: dict[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
+    installed: dict[str, str], run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    assert run_python(ALIASES, **installed).returncode == 0
+    assert run_with_torch(ALIASES, **installed).returncode == 0
 
 
 def test_memory_is_counted_while_a_view_lives(
-    installed: dict[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
+    installed: dict[str, str], run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     code = """
 import torch, anyaccel
@@ -155,7 +154,7 @@ with accelerator.device_guard(1):
     assert accelerator.max_memory_allocated() == 4000
 assert accelerator.memory_allocated() == 0
 """
-    run_python(code, **installed)
+    run_with_torch(code, **installed)
 
 
 BROKEN_PLUG_INS = {
@@ -168,7 +167,7 @@ BROKEN_PLUG_INS = {
 
 
 def test_broken_plug_ins_are_skipped_with_a_warning_each(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     for number, code in enumerate(BROKEN_PLUG_INS.values()):
         metadata = tmp_path / "site" / f"broken_device{number}-1.0.dist-info"
@@ -179,19 +178,19 @@ def test_broken_plug_ins_are_skipped_with_a_warning_each(
         (tmp_path / "site" / f"broken_device{number}.py").write_text(code + "\n")
     code = "import anyaccel; print(anyaccel.get_accelerator().device_name())"
     environment = {"PYTHONPATH": str(tmp_path / "site"), "PYTHONWARNINGS": "error"}
-    finished = run_python(code, **environment)
-    assert finished.stdout == run_python(code).stdout  # the CPU, if the machine has no other device
+    finished = run_with_torch(code, **environment)
+    assert finished.stdout == run_with_torch(code).stdout  # the CPU, if the machine has no other device
     for number, defect in enumerate(BROKEN_PLUG_INS):
         said = f"the accelerator plug-in 'broken{number}' (broken_device{number}:Accelerator) failed and is skipped"
         assert finished.stderr.count(said) == 1, defect
-    asked_for = run_python(code, check=False, **environment, DS_ACCELERATOR="broken2")
+    asked_for = run_with_torch(code, check=False, **environment, DS_ACCELERATOR="broken2")
     for number in range(len(BROKEN_PLUG_INS)):
         assert f"broken{number} (" in asked_for.stderr.partition("expected an available one of: ")[2]
-    assert run_python(code, **environment, DS_ACCELERATOR="cpu").stderr == ""
+    assert run_with_torch(code, **environment, DS_ACCELERATOR="cpu").stderr == ""
 
 
 def test_a_plug_in_for_a_device_that_torch_knows_is_reported_as_the_one_chosen(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     metadata = tmp_path / "tuned_cpu-1.0.dist-info"
     metadata.mkdir()
@@ -204,10 +203,10 @@ def test_a_plug_in_for_a_device_that_torch_knows_is_reported_as_the_one_chosen(
         "from anyaccel.cli.report_data import gather\n"
         "print([(device.name, device.source) for device in gather().devices if device.chosen])"
     )
-    assert "[('tuned', 'entry point of tuned-cpu')]" in run_python(code, PYTHONPATH=str(tmp_path)).stdout
+    assert "[('tuned', 'entry point of tuned-cpu')]" in run_with_torch(code, PYTHONPATH=str(tmp_path)).stdout
     (tmp_path / "tuned_cpu.py").write_text("raise SystemExit('imported')")
     for name in ("tuned", "cpu"):
         (metadata / "entry_points.txt").write_text(f"[anyaccel.accelerators]\n{name} = tuned_cpu:Accelerator\n")
-        asked = run_python(code, PYTHONPATH=str(tmp_path), DS_ACCELERATOR="cpu")
+        asked = run_with_torch(code, PYTHONPATH=str(tmp_path), DS_ACCELERATOR="cpu")
         assert "[('cpu', 'built in')]" in asked.stdout
         assert "imported" not in asked.stderr.replace("not imported", "")

@@ -18,6 +18,8 @@ import pytest
 from anyaccel.op_builder import BuildError, torch_libraries
 from anyaccel.op_builder.engine import build
 
+from ..programs import Program, program_server
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -88,8 +90,11 @@ def _compiler(folder: Path, on_compile: str, version: str = "") -> Path:
 
 def test_eight_processes_build_a_cold_op_once(tmp_path: Path) -> None:
     code, compiler = _slow_build(tmp_path, 3)
-    logs = _finish([_start(tmp_path / "cache", code, CXX=compiler) for _ in range(8)])
-    assert sum(log.count(BUILDING) for log in logs) == 1, logs
+    environment = {**os.environ, "ANYACCEL_CACHE_DIR": str(tmp_path / "cache"), "CXX": compiler}
+    logs = [tmp_path / f"log{number}" for number in range(8)]
+    programs = [Program(code, (), environment, str(tmp_path), errors=str(log)) for log in logs]
+    assert program_server().statuses(programs, 120) == [0] * 8, [log.read_text() for log in logs]
+    assert sum(log.read_text().count(BUILDING) for log in logs) == 1
 
 
 def test_sixteen_threads_load_a_cold_op_once(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ TELL_PROGRAMS = (
 """Makes a driver print the programs it would start, without starting them."""
 _FIX = "pip install 'anyaccel[cxx]'"
 _PLAIN = frozenset(string.ascii_letters + string.digits + "_.+/-")
+_COMPILER = re.compile(r"(?:[^-].*-)?(?:c\+\+|cc|g\+\+|gcc|clang|clang\+\+|dpcpp|icpx|icx|nvc\+\+)(?:-[\d.]+)?")
+"""The names of C++ compilers, such as ``x86_64-linux-gnu-g++-12``."""
 _TRIAL = """#include <cstddef>
 static_assert(__cplusplus > 201703L);
 extern "C" char* trial(std::size_t bytes) { return new char[bytes]; }
@@ -77,7 +79,11 @@ class CxxCompiler(NamedTuple):
 
 def further_words(command: Sequence[str]) -> tuple[str, ...]:
     """Return what follows the programs in a compiler's command, such as ``ccache g++``: the user's flags, or a platform."""
-    return tuple(command[2:] if is_zig(command) else dropwhile(_is_program, command[1:]))
+    if is_zig(command):
+        return tuple(command[2:])
+    # a launcher may have options: `nice -n 5 g++`
+    compilers = [place for place, word in enumerate(command) if _COMPILER.fullmatch(os.path.basename(word))]
+    return tuple(command[compilers[0] + 1 :] if compilers else dropwhile(_is_program, command[1:]))
 
 
 def _is_program(word: str) -> bool:
