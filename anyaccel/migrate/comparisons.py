@@ -6,6 +6,7 @@ On another device it is true where the old one was false: :mod:`.consequences` u
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from .device_ids import is_none_elsewhere
 from .device_text import ACCELERATORS, is_device_literal, own_text
 from .exact import compared_exactly
 from .kinds import DEVICE_NAME, Kind, kind_of
-from .listed_devices import is_validation
+from .listed_devices import is_validation, with_one_more
 from .other_libraries import is_for_cpu_and_cuda
 from .regions import regions_of
 from .source_view import dotted, text_of
@@ -39,6 +40,7 @@ _STRINGS_OWN = ("lower", "strip", "split", "casefold")
 _REASON = "compares with CUDA; decide whether the code that depends on it is for CUDA or for any accelerator"
 LISTED = "lists the types of devices that are allowed; add the types that also work"
 _ONE_DEVICE = "compares with one numbered CUDA device; decide what to do on a device without numbers"
+_REQUESTED = re.compile(r"(slurm_)?gpus_per_(node|task)$")
 
 
 def decide_types(plan: Plan) -> None:
@@ -121,6 +123,8 @@ def _decide_one(
         _leave_with_branch(plan, node, "for a library that has the CPU and CUDA only, by these names")
     elif _is_of_own_to(plan, node):
         plan.leave(node, RULE, "part of a class's own to(), which takes nothing but CUDA")
+    elif _is_request(plan, node):
+        plan.report(node, RULE, "asks a scheduler for GPUs of other machines; decide what it asks for other devices")
     elif only_sets_visible_devices(plan, node):
         plan.leave(node, RULE, "sets CUDA's own variable; other devices do not read it")
     elif isinstance(around := plan.view.parent(node), cst.IfExp) and _is_of_ids(plan, around):
@@ -158,6 +162,13 @@ def _is_of_own_to(plan: Plan, node: cst.BaseExpression) -> bool:
     function = function_around(plan, node)
     is_own = isinstance(function, cst.FunctionDef) and function.name.value == "to"
     return isinstance(around, cst.Assert) and is_own and plan.view.class_around(node) is not None
+
+
+def _is_request(plan: Plan, node: cst.BaseExpression) -> bool:
+    """Return whether a comparison is part of ``Requirements(gpus_per_node=…, …)``, which a scheduler gets."""
+    around = itertools.takewhile(lambda each: not isinstance(each, cst.BaseStatement), plan.view.ancestors(node))
+    calls = (each for each in around if isinstance(each, cst.Call))
+    return any(arg.keyword is not None and _REQUESTED.match(arg.keyword.value) for call in calls for arg in call.args)
 
 
 def _is_listed(plan: Plan, node: cst.BaseExpression) -> bool:
@@ -243,9 +254,7 @@ def _with_one_more(updated: Any, name: cst.BaseExpression) -> cst.Comparison:
     Proof: on CUDA the name is in the list already, and so it is on a CPU. Other accelerators were refused.
     """
     target = updated.comparisons[0]
-    *others, last = target.comparator.elements
-    more = last.with_changes(value=name.deep_clone())
-    listed = target.comparator.with_changes(elements=[*others, last.with_changes(comma=others[-1].comma), more])
+    listed = with_one_more(target.comparator, name)
     return updated.with_changes(comparisons=[target.with_changes(comparator=listed)])  # type: ignore[no-any-return]
 
 

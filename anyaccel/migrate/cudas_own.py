@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .beside_others import HARMLESS, OTHERS, does_again
 from .nodes import library_of
 from .regions import following, leaves
 from .source_view import dotted, text_of
@@ -26,12 +27,9 @@ __all__ = ["regions_that_stay"]
 _VENDORS = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda", "cupy", "cupyx", "safe_gpu")
 _OF_CLASS = "{} implements CUDA for a device layer of its own, which has other classes for other devices"
 _OF_SIBLING = "{} is CUDA's class beside those of other devices"
+_OF_ANSWER = "{} is named after CUDA, and says whether it is available"
 _OF_METHOD = "part of a method called cuda()"
 _OF_LADDER = "CUDA's branch of a question that has one for another accelerator by name, too"
-_OTHERS = re.compile(
-    r"\b(torch\.)?(xpu|npu|hpu|mlu|musa|sdaa)\b|_(xpu|npu|hpu|mlu|musa|sdaa)_|[\"'](xpu|npu|hpu|mlu|musa|sdaa)",
-    re.IGNORECASE,
-)
 _LIBRARY_OF_OTHERS = re.compile(
     r"\bimport (torch_npu|torch_mlu|torch_musa|habana_frameworks|intel_extension_for_pytorch)\b"
 )
@@ -39,11 +37,8 @@ _MORE_THAN_MPS = re.compile(
     r"\bmps\.is_available\(\)\s+and\s+(?!torch\.backends\.mps\.is_built)|\b\w+\s+and\s+(has_mps|mps_(is_)?available)\b"
 )
 _OF_TWICE = "a question beside one for another accelerator by name: a device must not do both"
-_APPLES = re.compile(r"\bmps\.is_available\(\)")
 _OF_APPLES = "the other branch is for Apple's GPUs, as its comment says"
 _COMMENT_ON_APPLES = re.compile(r"#[^\n]*\b(MPS|mps|Apple|Metal)\b")
-_HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect)\(")
-_SAYS = re.compile(r"(print|[\w.]+\.(info|debug|warn|warning|error))\(")
 _CUDA = re.compile(r"cuda", re.IGNORECASE)
 _OF_OLD_TORCH = "for versions of torch without torch.amp; the code for newer ones is rewritten"
 _ASKS_VERSION = re.compile(r"version|hasattr\(|torch_?[\w.]*(ge|gt|lt|le|\d)\b", re.IGNORECASE)
@@ -121,8 +116,10 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
     if ".cuda.amp" in view.source:
         found |= dict.fromkeys(_branches_for_old_torch(view), _OF_OLD_TORCH)
     for owner, names in methods.items():
-        if len(names) > 1 and isinstance(owner, cst.ClassDef):
+        if isinstance(owner, cst.ClassDef) and len(names) > 1:
             found[owner] = _OF_CLASS.format(owner.name.value)
+        elif isinstance(owner, cst.ClassDef) and owner.name.value[:4] in ("CUDA", "Cuda") and names == {"is_available"}:
+            found[owner] = _OF_ANSWER.format(owner.name.value)
     return found
 
 
@@ -131,7 +128,7 @@ def _by_questions(view: SourceView) -> dict[cst.CSTNode, str]:
     found: dict[cst.CSTNode, str] = {}
     for test in view.of(cst.If):
         found |= dict.fromkeys(_branches_of_cuda(view, test), _OF_LADDER)
-        if _does_again(view, test):
+        if does_again(view, test):
             found |= dict.fromkeys((test.test, test.body), _OF_TWICE)
         if _is_beside_apples(view, test):
             found |= dict.fromkeys((test.test, test.body), _OF_APPLES)
@@ -188,48 +185,16 @@ def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
     while isinstance(further := tests[-1].orelse or _next(view, tests[-1]), cst.If):
         tests.append(further)
     asked = {each: view.code(each.test) for each in tests}
-    others = [code for each, code in asked.items() if _OTHERS.search(code) or _is_more_than_mps(each, code)]
+    others = [code for each, code in asked.items() if OTHERS.search(code) or _is_more_than_mps(each, code)]
     if isinstance(further, cst.Try | cst.Else) and (imported := _LIBRARY_OF_OTHERS.search(view.code(further))):
         others.append(imported[0])
     if not any(not _CUDA.search(code) for code in others):
         return []
-    of_cuda = [each for each in tests if _CUDA.search(asked[each]) and not _OTHERS.search(asked[each])]
+    of_cuda = [each for each in tests if _CUDA.search(asked[each]) and not OTHERS.search(asked[each])]
     last = tests[-1].orelse
-    if not of_cuda and isinstance(last, cst.Else) and not _CUDA.search(_HARMLESS.sub("", view.code(last))):
+    if not of_cuda and isinstance(last, cst.Else) and not _CUDA.search(HARMLESS.sub("", view.code(last))):
         return [last.body]
     return [part for each in of_cuda for part in (each.test, each.body)]
-
-
-def _does_again(view: SourceView, test: cst.If) -> bool:
-    """Return whether a question for CUDA follows one for another accelerator, and what depends on it must not happen twice.
-
-    ``if torch.xpu.is_available(): dist.all_reduce(loss)``, ``if torch.cuda.is_available(): dist.all_reduce(loss)``
-    """
-    block = view.parent(test)
-    body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
-    before = body[body.index(test) - 1] if test in body[1:] else None
-    if not isinstance(before, cst.If) or before.orelse is not None or leaves(view, before.body):
-        return False
-    asked, other = view.code(test.test), view.code(before.test)
-    is_of_other = _OTHERS.search(other) is not None or _APPLES.search(other) is not None
-    is_of_cuda = "torch.cuda." in asked and not _OTHERS.search(asked)
-    lines = ((line.body if isinstance(line, cst.SimpleStatementLine) else (line,)) for line in test.body.body)
-    small = [each for line in lines for each in line]
-    is_new = not all(_may_be_repeated(view, each) for each in small)
-    return is_of_cuda and is_of_other and "cuda" not in other and is_new
-
-
-def _may_be_repeated(view: SourceView, statement: cst.CSTNode) -> bool:
-    """Return whether a statement that runs twice does what it does once: it sets a name, frees a cache, or says something."""
-    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-        target = view.code(statement.targets[0].target)
-        return re.search(rf"(?<![\w.]){re.escape(target)}\b", view.code(statement.value)) is None
-    code = view.code(statement)
-    return (
-        isinstance(statement, cst.Pass | cst.Return)
-        or _HARMLESS.match(code) is not None
-        or _SAYS.match(code) is not None
-    )
 
 
 def _is_beside_apples(view: SourceView, test: cst.If) -> bool:

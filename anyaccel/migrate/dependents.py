@@ -57,6 +57,7 @@ _SAYS_OWN = re.compile(
     re.IGNORECASE,
 )
 _AUTOCAST = re.compile(r"\bautocast\((?![^)]*\bdtype\b)")
+_READS_VISIBLE = re.compile(r"""\benviron\[["']CUDA_VISIBLE_DEVICES["']\](?! = )""")
 _SCALER = re.compile(r"\bself\.\w*scaler\b(?! = )")
 MESSAGES = ("the number of CUDA devices, in a message", OF_MESSAGE)
 
@@ -82,6 +83,8 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
         yield from _sites_that_stay(plan, region)
         yield from _names_of_cuda(plan, region, asked, condition)
         yield from _of_scaler(plan, region)
+        if _READS_VISIBLE.search(plan.view.code(region)):
+            yield Objection("depends-on-cuda", "CUDA_VISIBLE_DEVICES is read here; decide what other devices read")
         yield from values_of_cuda(plan, region, asked)
         is_asked = asks_for_bfloat16(plan, asked)
         if (_PRECISION.search(plan.view.code(region)) and not is_asked) or is_number(region) or half:

@@ -14,7 +14,7 @@ from .device_text import ACCELERATORS
 from .kinds import DEVICE_NAME
 from .listed_devices import OF_LIST, is_listed, is_refused
 from .nodes import target_of
-from .other_libraries import is_name_of_other_library, is_of_other_library, names_other_library
+from .other_libraries import is_name_of_other_library, is_of_other_library, is_where_tensors_are, names_other_library
 from .source_view import dotted, text_of
 from .words import OF_WORD, is_word
 
@@ -79,6 +79,8 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
         if isinstance(around, cst.IfExp) and inner is around.test:
             return Position(_UNKNOWN)
         inner, around = around, view.parent(around)
+    if inner is not node and is_where_tensors_are(view):
+        return Position(_OF_OTHER)  # a choice for the graphs and for what is beside them
     if isinstance(around, cst.Arg):
         return _as_argument(view, around)
     if is_of_other_library(view, node) and not _goes_to_torch(view, around):
@@ -341,10 +343,6 @@ def _is_used_as_device(view: SourceView, use: cst.CSTNode, seen: frozenset[str])
         if _SHOWS.search(called or "") or (called or "").rpartition(".")[2] == "cuda":
             return True
         position = is_device_position(view, use, seen)
-        return position.is_device or (position.reason != _LISTED and _is_named_as_passed(view, around, use))
+        is_named = isinstance(use, cst.Name) and DEVICE_NAME.search(use.value.lower()) is not None
+        return position.is_device or (position.reason != _LISTED and is_named)
     return is_device_position(view, use, seen).is_device
-
-
-def _is_named_as_passed(view: SourceView, argument: cst.Arg, use: cst.CSTNode) -> bool:
-    """Return whether the argument is a variable whose name says device; the callee then expects a device."""
-    return isinstance(use, cst.Name) and bool(DEVICE_NAME.search(use.value.lower()))

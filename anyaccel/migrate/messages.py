@@ -60,6 +60,7 @@ _OF_INDEX = re.compile(rf"{_CUDA}(?= device is:? ?\Z)")
 _LEFT = re.compile(r"(?<![\w./:\"'`=-])(?:CUDA|Cuda)(?![\w:-])")
 _CALLED = re.compile(r"torch\.cuda\.(\w+)")
 _MEMORY = re.compile(r"cache|memory|mem_get_info")
+_VERSION = re.compile(r"version[._]?cuda|cuda[._]?version", re.IGNORECASE)
 _NAMED = re.compile(rf"{_MEMORY.pattern}|set_device")
 _OF_CUDA = re.compile(
     r"torch\.cuda|cuda_|cudnn|nvidia|nvcc|apex|rocm|\bhip\b|\bxpu\b|\bmps\b"
@@ -205,6 +206,10 @@ def _texts(shown: cst.BaseExpression) -> Iterator[cst.SimpleString | cst.Formatt
 
 
 def _correct_formatted(plan: Plan, formatted: cst.FormattedString, *, in_branch: bool) -> None:
+    shown = (plan.view.code(each) for each in formatted.parts if isinstance(each, cst.FormattedStringExpression))
+    if any(map(_VERSION.search, shown)):
+        return
+
     def reworded(place: int, words: str) -> str:
         after = formatted.parts[place + 1] if place + 1 < len(formatted.parts) else None
         is_number = isinstance(after, cst.FormattedStringExpression) and isinstance(after.expression, cst.Name)

@@ -32,6 +32,8 @@ def is_neutral(view: SourceView, node: cst.CSTNode) -> bool:
         return all(is_neutral(view, each) for each in node.body)
     if isinstance(node, cst.Pass | cst.Dict):
         return True
+    if isinstance(node, cst.ImportFrom):
+        return view.code(node).startswith("from torch.backends import ")  # for its switches
     if isinstance(node, cst.Expr):
         call = node.value
         return isinstance(call, cst.Call) and (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -59,6 +60,7 @@ _NOT_TORCHS = frozenset(
         "fbgemm_gpu",
     }
 )
+_PRECISION = re.compile(r"(pytorch_)?lightning\..*\.(Mixed|Half)Precision(Plugin)?$")
 _WHERE_TENSORS_ARE = ("dgl", "fbgemm_gpu", "nvalchemiops", "ctranslate2")
 _CPU_AND_CUDA = ("ctranslate2", "faster_whisper")
 _FOR_CUDA = frozenset(
@@ -100,8 +102,8 @@ _FOR_CUDA = frozenset(
 
 
 def names_other_library(full_name: str) -> bool:
-    """Return whether a full name is of a library with devices of its own."""
-    return full_name.partition(".")[0] in _NOT_TORCHS
+    """Return whether a full name is of a library with devices of its own, or of a precision that a trainer gets."""
+    return full_name.partition(".")[0] in _NOT_TORCHS or _PRECISION.match(full_name) is not None
 
 
 def is_name_of_other_library(node: cst.BaseExpression) -> bool:

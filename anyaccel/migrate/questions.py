@@ -153,8 +153,18 @@ def is_count_needed(plan: Plan, call: cst.CSTNode) -> bool:
             map(_IS_SEVERAL.search, [*of_attribute, *(plan.view.code(plan.view.parent(use) or use) for use in uses)])
         ):
             return False  # it goes on with 0 as with 1
-        return _OF_PROCESSES.search(_name_of_target(target)) is not None or any(_needs(plan, use) for use in uses)
+        needing = [use for use in uses if _needs(plan, use) and not _is_asserted_only_if(plan, use, around)]
+        return _OF_PROCESSES.search(_name_of_target(target)) is not None or bool(needing)
     return _needs(plan, call)
+
+
+def _is_asserted_only_if(plan: Plan, use: cst.CSTNode, stored: cst.Assign) -> bool:
+    """Return whether an assertion on a stored count stands under a condition, without which the program goes on with 0."""
+    asserted = next((each for each in plan.view.ancestors(use) if isinstance(each, cst.Assert)), None)
+    if asserted is None:
+        return False
+    block = next(each for each in plan.view.ancestors(asserted) if isinstance(each, cst.BaseSuite | cst.Module))
+    return not plan.view.is_within(stored, block)
 
 
 def _needs(plan: Plan, count: cst.CSTNode) -> bool:

@@ -20,7 +20,9 @@ _NOT_SCRIPTABLE = (cst.Try, cst.Lambda, cst.Yield, cst.GeneratorExp, cst.Starred
 _TENSOR = re.compile(r"\bTensor\b")
 # The decorator may be a function of the program's.
 _SCRIPTS = re.compile(r"jit[._]?script|script_?(if|unless)|torch_?script", re.IGNORECASE)
-_FOR_SCRIPTS = re.compile(r"\bjit\.(annotate|is_scripting|unused|ignore|export|Final|Attribute|interface)\b")
+_FOR_SCRIPTS = re.compile(
+    r"^[^#\n]*\bjit\.(annotate|is_scripting|unused|ignore|export|Final|Attribute|interface)\b", re.MULTILINE
+)
 _SAYS_SCRIPT = re.compile(r"#.*\b(torch\W?script|script-?able)\b", re.IGNORECASE)
 
 

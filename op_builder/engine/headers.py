@@ -28,6 +28,7 @@ _SEARCH = re.compile(
 _ABSENT = re.compile(r'^ignoring nonexistent directory "(.*)"$', re.MULTILINE)
 _OWN_HEADERS = re.compile(r"/include/(.+/)?c\+\+/\d|/lib(64|exec)?/(gcc|gcc-cross|clang)/")
 _OTHERS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
+_OF_GCC = re.compile(r"(?<=/gcc/)[^/]+/[^/]+(?=/include$)|(?<=/gcc-cross/)[^/]+/[^/]+(?=/include$)")
 _PROGRAMS = {"as", "cc1", "cc1plus", "collect2", "ld", "ld.bfd", "ld.gold", "ld.lld", "ld.mold", "lto-wrapper", "specs"}
 _TIMEOUT_SECONDS = 60.0
 
@@ -129,19 +130,25 @@ class HeaderLookups:
         self._searches: list[tuple[list[str], dict[str, int]]] = []
         self.beside: dict[str, set[str]] = {}
 
-    def add_folders_of_programs(self, listed: str) -> None:
+    def add_folders_of_programs(self, listed: str, search_path: Iterable[str]) -> None:
         """Add the folders in which a driver looks for programs first: those in -B flags and in ``COMPILER_PATH``.
+
+        GCC also looks in folders of these that are named after its machine and version.
 
         Args:
             listed: the value of that variable.
+            search_path: where the compilers look for headers, of which one is named so, too.
         """
+        named = {found[0] for found in map(_OF_GCC.search, search_path) if found}
+        own = {folder for name in named for folder in (name, os.path.dirname(name))}
         flags = self._flags
         starts = ("-B", "--prefix=")  # two spellings of one option
         places = [flag.removeprefix(start) for flag in flags for start in starts if flag.startswith(start)]
         places += [following for flag, following in itertools.pairwise(flags) if flag in ("-B", "--prefix")]
         places += listed.split(os.pathsep)
         for place in filter(None, places):
-            for prefix in (f"{place}/", place):  # ``-Btools-`` starts ``tools-cc1plus``, too
+            # ``-Btools-`` starts ``tools-cc1plus``, too
+            for prefix in (f"{place}/", place, *(f"{place}/{folder}/" for folder in own)):
                 missing = {program for program in _PROGRAMS if not os.path.isfile(f"{prefix}{program}")}
                 folder, start = os.path.split(os.path.abspath(f"{prefix}x"))
                 self.beside.setdefault(folder, set()).update(f"{start[:-1]}{program}" for program in missing)

@@ -51,7 +51,8 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
         search_path_of(one.asking_bare_for_search_path(), without_others(environment), folder)
         for one in {one.command: one for one in used.values()}.values()
     ]
-    outside = Outside(recipe, used.values(), [place for path in bare for place in path.places])
+    theirs = [place for path in bare for place in path.places]
+    outside = Outside(recipe, used.values(), theirs)
     tracked = {path for path in opened if not outside.covers(path) and not _is_scanned(path, recipe, covered)}
     gone = next((path for path in sorted(tracked | covered) if not os.path.exists(path)), "")
     if gone:
@@ -62,7 +63,7 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
     told = expanded(word for one in used.values() for word in (*one.command[1:], *one.flags))
     told += expanded((*recipe.linker[1:], *recipe.link_flags))
     lookups = HeaderLookups(outside, opened, workplace.began_ns, told, lambda path: _is_own(path, recipe))
-    lookups.add_folders_of_programs(environment.get("COMPILER_PATH", ""))
+    lookups.add_folders_of_programs(environment.get("COMPILER_PATH", ""), theirs)
     if not recipe.is_portable:
         _add_headers(lookups, recipe, used, workplace, {place for path in bare for place in path.absent})
     tracked |= files_named_by(told) | _programs(recipe, used.values(), environment, folder)

@@ -18,12 +18,14 @@ _REFUSALS = (
     'assert device in {listed}, "another device"',
     "if device not in {listed}:\n        raise ValueError(device)",
     "if device not in {listed}:\n        print(device)\n        raise ValueError(device)",
+    "allowed = {listed}\n    if device not in allowed:\n        raise ValueError(device)",
+    'allowed = {listed}\n    assert device in allowed, f"not one of {{allowed}}"',
 )
 _OTHERS = (
     "if device in {listed}:\n        print(device)",
     "if device not in {listed}:\n        print(device)",
     "if device not in {listed}:\n        raise ValueError(device)\n    else:\n        print(device)",
-    "allowed = {listed}\n    if device not in allowed:\n        raise ValueError(device)",
+    "allowed = {listed}\n    if device not in allowed:\n        raise ValueError(device)\n    print(len(allowed))",
     "known = device in {listed}",
 )
 _FUNCTION = 'import torch\n\ndef build(device="cuda"):\n    {check}\n    return torch.ones(1, device=device)\n'

@@ -87,13 +87,19 @@ def _compiles_with(folder: Path, value: int) -> None:
         pytest.skip("no g++")
     asked = [compiler, "-print-prog-name=cc1plus"]
     real = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     script = folder / "cc1plus"
     script.write_text(f'#!/bin/sh\nexec "{real}" -DVALUE={value} "$@"\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
 
 
-@pytest.mark.parametrize("how", ["COMPILER_PATH", "-B", "-B a prefix", "--prefix=", "--prefix= a prefix"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        *("COMPILER_PATH", "-B", "-B a prefix", "--prefix=", "--prefix= a prefix"),
+        *("COMPILER_PATH of its machine", "-B of its version", "--prefix= of its machine"),
+    ],
+)
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_program_that_appears_where_the_compiler_looks_first_counts(
     cache: Cache, with_flags: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, is_there: bool
@@ -105,13 +111,15 @@ def test_a_program_that_appears_where_the_compiler_looks_first_counts(
     source = f"#ifndef VALUE\n#define VALUE 1\n#endif\n{DEFINED}\n"
     flag, _, spelling = how.partition(" ")
     if flag.startswith("-"):
-        builder = with_flags(source, f"{flag}{tmp_path}/tools-" if spelling else f"{flag}{place}")
+        builder = with_flags(source, f"{flag}{tmp_path}/tools-" if spelling == "a prefix" else f"{flag}{place}")
     else:
         monkeypatch.setenv("COMPILER_PATH", str(place))
         builder = with_flags(source)
     assert _answer(builder) == 1
-    _compiles_with(place, 2)
-    if spelling:
+    version = Path(subprocess.check_output(["g++", "-print-libgcc-file-name"], text=True)).parent
+    named = {"of its machine": version.parent.name, "of its version": f"{version.parent.name}/{version.name}"}
+    _compiles_with(place / named.get(spelling, ""), 2)
+    if spelling == "a prefix":
         (place / "cc1plus").rename(tmp_path / "tools-cc1plus")
     assert _answer(builder) == 2
 
@@ -271,6 +279,9 @@ def test_what_follows_zigs_program_is_nothing_of_the_users() -> None:
         ("/x/zig c++ -O1", ("-O1",)),
         ("ccache g++", ()),
         ("ccache g++ -DA -DB", ("-DA", "-DB")),
+        ("env LC_ALL=C g++ -DA", ("-DA",)),
+        ("nice -n 5 x86_64-linux-gnu-g++-12 -DA", ("-DA",)),
+        ("timeout 60 clang++ @flags", ("@flags",)),
         ("g++ @flags -DA", ("@flags", "-DA")),
         ("g++ /x/more.o -DA", ("/x/more.o", "-DA")),
         (f"g++ -DA={'x' * 300}", (f"-DA={'x' * 300}",)),

@@ -1,0 +1,65 @@
+"""Questions for CUDA beside questions for another accelerator: a device answers only one of them, and must not do both."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .regions import leaves
+
+if TYPE_CHECKING:
+    from .source_view import SourceView
+
+__all__ = ["APPLES", "HARMLESS", "OTHERS", "does_again"]
+
+OTHERS = re.compile(
+    r"\b(torch\.)?(xpu|npu|hpu|mlu|musa|sdaa)\b|_(xpu|npu|hpu|mlu|musa|sdaa)_|[\"'](xpu|npu|hpu|mlu|musa|sdaa)",
+    re.IGNORECASE,
+)
+APPLES = re.compile(r"\bmps\.is_available\(\)")
+HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect)\(")
+_SAYS = re.compile(r"(print|[\w.]+\.(info|debug|warn|warning|error))\(")
+
+
+def does_again(view: SourceView, test: cst.If) -> bool:
+    """Return whether a question for CUDA is beside one for another accelerator, and what depends on it must not happen twice.
+
+    ``if torch.xpu.is_available(): dist.all_reduce(loss)``, ``if torch.cuda.is_available(): dist.all_reduce(loss)``, in
+    either order. Other statements may be between them if both do the same.
+    """
+    block, asked = view.parent(test), view.code(test.test)
+    body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
+    if test not in body or "torch.cuda." not in asked or OTHERS.search(asked):
+        return False
+    lines = ((line.body if isinstance(line, cst.SimpleStatementLine) else (line,)) for line in test.body.body)
+    if all(_may_be_repeated(view, each) for line in lines for each in line):
+        return False
+    place = body.index(test)
+    beside = [each for each in body[max(0, place - 1) : place + 2] if each is not test]
+    does = view.code(test.body)
+    return any(
+        isinstance(each, cst.If) and _asks_for_other(view, each) and (each in beside or view.code(each.body) == does)
+        for each in body
+    )
+
+
+def _asks_for_other(view: SourceView, test: cst.If) -> bool:
+    """Return whether a question without an ``else`` is for another accelerator, and does not leave."""
+    asked = view.code(test.test)
+    is_of_other = OTHERS.search(asked) is not None or APPLES.search(asked) is not None
+    return is_of_other and "cuda" not in asked and test.orelse is None and not leaves(view, test.body)
+
+
+def _may_be_repeated(view: SourceView, statement: cst.CSTNode) -> bool:
+    """Return whether a statement that runs twice does what it does once: it sets a name, frees a cache, or says something."""
+    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+        target = view.code(statement.targets[0].target)
+        return re.search(rf"(?<![\w.]){re.escape(target)}\b", view.code(statement.value)) is None
+    code = view.code(statement)
+    return (
+        isinstance(statement, cst.Pass | cst.Return)
+        or HARMLESS.match(code) is not None
+        or _SAYS.match(code) is not None
+    )
