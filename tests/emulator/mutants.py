@@ -22,21 +22,18 @@ from anyaccel.op_builder.table import OPS
 from .library import GROUP, LANES, built_kernels, emulator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 __all__ = ["OF_ONE_NUMBER", "Mutant", "mutants"]
 
-KERNELS = (
-    "SoftmaxForward<float>",
-    "Quantize<float, 8>",
-    "QuantizeFloat8<float, E4M3>",
-    "LayerNormBackward<float, float>",
-    "ColumnSum<float>",
-    "TopkGating<float>",
-    "TopkGatingBackward<float>",
-    "ScaleTensors<float, float>",
-)
-"""The kernels that detect changes: each uses another part of a group."""
+KERNELS = {
+    "softmax": ("SoftmaxForward<float>",),
+    "quantization": ("Quantize<float, 8>", "QuantizeFloat8<float, E4M3>"),
+    "layer_norm": ("LayerNormBackward<float, float>", "ColumnSum<float>"),
+    "moe": ("TopkGating<float>", "TopkGatingBackward<float>"),
+    "multi_tensor": ("ScaleTensors<float, float>",),
+}
+"""The kernels that detect changes, by op: each uses another part of a group. Most changes are detected by the first."""
 
 
 class Mutant(NamedTuple):
@@ -146,38 +143,37 @@ _RUN: dict[str, Callable[[Any], list[torch.Tensor]]] = {
 
 def _functions(namespace: str = "anyaccel_sycl") -> dict[str, Any]:
     """Return the ops' functions, with their host libraries loaded; those of ``anyaccel`` run on the CPU."""
-    rows = {op.name: op for op in OPS if op.name in _RUN}
-    for op in rows.values():
-        builder_class(op.builder, "cpu")().load()
-    return {name: op.functions_class()(namespace) for name, op in rows.items()}
+    rows = {op.name: op for op in OPS}
+    for name in _RUN:
+        builder_class(rows[name].builder, "cpu")().load()
+    return {name: rows[name].functions_class()(namespace) for name in _RUN}
 
 
-def _results(functions: dict[str, Any]) -> Iterator[tuple[str, list[torch.Tensor]]]:
-    """Yield what each kernel computes, with one warp and with two."""
+def _results(name: str, op: Any) -> Iterator[tuple[str, list[torch.Tensor]]]:
+    """Yield what an op's kernels compute, with one warp and with two."""
     lanes = LANES[os.environ.get(GROUP, "cuda")]
     for threads in (lanes, 2 * lanes):
         emulator().fix_size(threads)
-        for name, run in _RUN.items():
-            yield f"{name} with {threads} threads", run(functions[name])
+        yield f"{name} with {threads} threads", _RUN[name](op)
 
 
-def _use(folders: Sequence[Path]) -> None:
-    """Register the kernels of sources, those in ``folders`` before the tree's own."""
-    library = built_kernels("mutant", KERNELS, "mutants.h", folders)
-    for op in OPS:
-        if op.name in _RUN:
-            emulator().register(op, library, KERNELS)
+def _use(name: str, folder: Path) -> None:
+    """Register the kernels of an op in a folder of sources."""
+    library = built_kernels("mutant", KERNELS[name], f"{name}.h", [folder])
+    emulator().register(next(op for op in OPS if op.name == name), library, KERNELS[name])
 
 
-def _notices(functions: dict[str, Any], expected: dict[str, list[torch.Tensor]]) -> str:
-    """Return the difference between the kernels in use and the ``expected`` results."""
-    try:
-        for name, results in _results(functions):
-            for mine, wanted in zip(results, expected[name], strict=True):
-                if not torch.equal(mine.nan_to_num(-7.0), wanted.nan_to_num(-7.0)):
-                    return f"another result of {name}"
-    except RuntimeError as error:
-        return str(error).partition(" failed: ")[2].partition(". Fix:")[0] or str(error)
+def _notices(folder: Path, functions: dict[str, Any], expected: dict[str, list[torch.Tensor]]) -> str:
+    """Return the first difference between the kernels in a folder and the ``expected`` results."""
+    for op, function in functions.items():
+        _use(op, folder)
+        try:
+            for name, results in _results(op, function):
+                for mine, wanted in zip(results, expected[name], strict=True):
+                    if not torch.equal(mine.nan_to_num(-7.0), wanted.nan_to_num(-7.0)):
+                        return f"another result of {name}"
+        except RuntimeError as error:
+            return str(error).partition(" failed: ")[2].partition(". Fix:")[0] or str(error)
     return ""
 
 
@@ -190,7 +186,6 @@ def _copy_sources(folder: Path) -> None:
         CSRC / "runtime/kernels.hip",
     ]:
         (folder / file.name).write_text(file.read_text())
-    (folder / "mutants.h").write_text("".join(f'#include "{op}.h"\n' for op in _RUN))
 
 
 def print_what_differs() -> None:
@@ -198,29 +193,32 @@ def print_what_differs() -> None:
     functions, on_cpu = _functions(), _functions("anyaccel")
     with tempfile.TemporaryDirectory() as folder:
         _copy_sources(Path(folder))
-        _use([Path(folder)])
-    for name, results in _results(functions):
-        for mine, wanted in zip(results, _RUN[name.split()[0]](on_cpu[name.split()[0]]), strict=True):
-            is_close = torch.allclose(mine.nan_to_num(-7.0).double(), wanted.nan_to_num(-7.0).double(), 1e-5, 1e-6)
-            print(f"{name}\t{'agrees' if is_close else (mine - wanted).abs().max()}")
+        for op, function in functions.items():
+            _use(op, Path(folder))
+            for name, results in _results(op, function):
+                for mine, wanted in zip(results, _RUN[op](on_cpu[op]), strict=True):
+                    is_close = torch.allclose(
+                        mine.nan_to_num(-7.0).double(), wanted.nan_to_num(-7.0).double(), 1e-5, 1e-6
+                    )
+                    print(f"{name}\t{'agrees' if is_close else (mine - wanted).abs().max()}")
 
 
-def main() -> None:
+def print_what_detects() -> None:
     """Print which kernel detects each change."""
     functions = _functions()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _copy_sources(folder)
-        _use([folder])
-        expected = dict(_results(functions))
+        for op in functions:
+            _use(op, folder)
+        expected = dict(each for op, function in functions.items() for each in _results(op, function))
         for mutant in mutants(os.environ.get(GROUP, "cuda")):
             original = (folder / mutant.file).read_text()
             (folder / mutant.file).write_text(mutant.text)
-            _use([folder])
-            noticed = _notices(functions, expected) or "survived"
+            noticed = _notices(folder, functions, expected) or "survived"
             print(f"{mutant.file}:{mutant.line}\t{mutant.name}\t{noticed}", flush=True)
             (folder / mutant.file).write_text(original)
 
 
 if __name__ == "__main__":
-    print_what_differs() if sys.argv[1:] == ["unchanged"] else main()
+    print_what_differs() if sys.argv[1:] == ["unchanged"] else print_what_detects()
