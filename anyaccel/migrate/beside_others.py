@@ -33,15 +33,14 @@ def does_again(view: SourceView, test: cst.If) -> bool:
     body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
     if test not in body or "torch.cuda." not in asked or OTHERS.search(asked):
         return False
-    lines = ((line.body if isinstance(line, cst.SimpleStatementLine) else (line,)) for line in test.body.body)
-    if all(_may_be_repeated(view, each) for line in lines for each in line):
+    if _may_be_repeated(view, test.body):
         return False
-    place = body.index(test)
-    beside = [each for each in body[max(0, place - 1) : place + 2] if each is not test]
-    does = view.code(test.body)
+    place, does = body.index(test), view.code(test.body)
+    reached = body[:place] if leaves(view, test.body) else body
+    beside = body[max(0, place - 1) : place + 2]
     return any(
         isinstance(each, cst.If) and _asks_for_other(view, each) and (each in beside or view.code(each.body) == does)
-        for each in body
+        for each in reached
     )
 
 
@@ -53,7 +52,13 @@ def _asks_for_other(view: SourceView, test: cst.If) -> bool:
 
 
 def _may_be_repeated(view: SourceView, statement: cst.CSTNode) -> bool:
-    """Return whether a statement that runs twice does what it does once: it sets a name, frees a cache, or says something."""
+    """Return whether code that runs twice does what it does once: it sets names, frees a cache, says something, or returns."""
+    if isinstance(statement, cst.BaseSuite):
+        lines = ((line.body if isinstance(line, cst.SimpleStatementLine) else (line,)) for line in statement.body)
+        return all(_may_be_repeated(view, each) for line in lines for each in line)
+    if isinstance(statement, cst.If):
+        other = statement.orelse.body if isinstance(statement.orelse, cst.Else) else statement.orelse
+        return _may_be_repeated(view, statement.body) and (other is None or _may_be_repeated(view, other))
     if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         target = view.code(statement.targets[0].target)
         return re.search(rf"(?<![\w.]){re.escape(target)}\b", view.code(statement.value)) is None
