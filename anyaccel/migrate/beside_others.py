@@ -20,6 +20,7 @@ OTHERS = re.compile(
 )
 APPLES = re.compile(r"\bmps\.is_available\(\)")
 HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect)\(")
+_MOVES = re.compile(r"([\w.]+) = \1\.(cuda|to)\([^()]*\)|[\w.]+\.(cuda|to)\([^()]*\)")
 _SAYS = re.compile(r"(print|[\w.]+\.(info|debug|warn|warning|error))\(")
 
 
@@ -52,17 +53,19 @@ def _asks_for_other(view: SourceView, test: cst.If) -> bool:
 
 
 def _may_be_repeated(view: SourceView, statement: cst.CSTNode) -> bool:
-    """Return whether code that runs twice does what it does once: it sets names, frees a cache, says something, or returns."""
+    """Return whether code that runs twice does what it does once: it sets names, moves, frees a cache, shows, or returns."""
     if isinstance(statement, cst.BaseSuite):
         lines = ((line.body if isinstance(line, cst.SimpleStatementLine) else (line,)) for line in statement.body)
         return all(_may_be_repeated(view, each) for line in lines for each in line)
     if isinstance(statement, cst.If):
         other = statement.orelse.body if isinstance(statement.orelse, cst.Else) else statement.orelse
         return _may_be_repeated(view, statement.body) and (other is None or _may_be_repeated(view, other))
+    code = view.code(statement)
+    if _MOVES.fullmatch(code):
+        return True
     if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         target = view.code(statement.targets[0].target)
         return re.search(rf"(?<![\w.]){re.escape(target)}\b", view.code(statement.value)) is None
-    code = view.code(statement)
     return (
         isinstance(statement, cst.Pass | cst.Return)
         or HARMLESS.match(code) is not None

@@ -45,23 +45,26 @@ def keep_probes(plan: Plan) -> None:
         tried = [attempt.body, *(_device_before(plan.view, attempt) if is_probe else ())]
         of_all = _OF_LIST if ".append(" in plan.view.code(attempt.body) else _OF_PROBE
         leaves = all(map(_LEAVES.match, caught))
-        for node, one in list(plan.decisions.items()):
+        inside = [
+            (node, one)
+            for node, one in plan.decisions.items()
+            if one.outcome is SiteOutcome.REWRITTEN and any(plan.view.is_within(node, each) for each in tried)
+        ]
+        if all(isinstance(node, cst.Comparison) for node, _ in inside):
+            continue  # none can fail
+        for node, one in inside:
             is_pinned, is_set = (
                 one.rule == "pinning",
                 one.rule == "runtime-call" and _ASKS.search(plan.view.code(node)) is not None,
             )
             asks = one.rule != "env" if is_probe else leaves and ((is_pinned and not is_long) or is_set)
-            is_inside = any(plan.view.is_within(node, each) for each in tried)
-            if asks and one.outcome is SiteOutcome.REWRITTEN and is_inside:
+            if asks:
                 plan.reconsider(node, _OF_PINNED if is_pinned and not is_probe else of_all)
 
 
 def _is_probe(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool:
     """Return whether the failure of a ``try`` is an answer, or what ends a loop: the largest batch that CUDA has memory for."""
     is_answer = _ANSWERS.search(view.code(attempt.body)) is not None and all(map(_IGNORES.match, caught))
-    is_asking = view.inside(attempt.body, cst.Comparison, cst.If)
-    if is_answer and ".append(" in view.code(attempt.body) and next(iter(is_asking), None) is not None:
-        is_answer = False  # a loop over data, whose results it lists
     is_loop = any(dotted(each.test) == "True" for each in view.inside(attempt.body, cst.While))
     is_endless = is_loop and all(map(_IGNORES.match, caught)) and len(attempt.body.body) == 1
     return is_answer or is_endless or _gives_another_answer(view, attempt) or _switches(view, attempt)

@@ -82,8 +82,9 @@ def further_words(command: Sequence[str]) -> tuple[str, ...]:
     if is_zig(command):
         return tuple(command[2:])
     # a launcher may have options: `nice -n 5 g++`
-    compilers = [place for place, word in enumerate(command) if _COMPILER.fullmatch(os.path.basename(word))]
-    return tuple(command[compilers[0] + 1 :] if compilers else dropwhile(_is_program, command[1:]))
+    named = [place for place, word in enumerate(command) if _COMPILER.fullmatch(os.path.basename(word))]
+    compiler = next((place for place in named if not os.path.isdir(command[place])), None)
+    return tuple(dropwhile(_is_program, command[1:]) if compiler is None else command[compiler + 1 :])
 
 
 def _is_program(word: str) -> bool:
