@@ -8,12 +8,14 @@
 #include "clock.h"
 #include "exit_gate.h"
 #include "process_wide.h"
+#include "progress.h"
 #include "start_thread.h"
 
 namespace anyaccel::comm {
 namespace {
 
 constexpr std::chrono::milliseconds kCallbackPatience{50};  // before others overtake a callback that does nothing
+constexpr std::chrono::seconds kLeftOverPatience{1};        // of who could go on, while others run callbacks
 constexpr std::chrono::seconds kLinger{2};                  // before a thread with nothing to do ends
 
 thread_local Callbacks::RunningPtr running_on_this_thread;
@@ -48,20 +50,25 @@ void Callbacks::add(const void* group, const RunningPtr& issuer, std::function<v
   changed_.notify_one();
 }
 
-void Callbacks::run_left_over() {
-  if (!lacks_thread_.load(std::memory_order_acquire)) return;
+bool Callbacks::run_left_over() {
+  if (!lacks_thread_.load(std::memory_order_acquire)) return false;
   std::unique_lock lock(mutex_);
   while (spare_ == 0 && anyone_waits()) {
+    if (next_ready() == lanes_.end()) look_for_stuck();
     const auto ready = next_ready();
-    if (ready != lanes_.end()) {
-      ++spare_;  // this thread
-      run_next(ready, lock);
-      --spare_;
-    } else if (running_on_this_thread || anyone_has_operations()) {
-      return;  // this thread has to end its callback, or may have to move those operations
-    } else if (changed_.wait_for(lock, kCallbackPatience) == std::cv_status::timeout) {
-      look_for_stuck();
-    }
+    if (ready == lanes_.end()) return true;
+    ++spare_;  // this thread
+    run_next(ready, lock);
+    --spare_;
+  }
+  return false;
+}
+
+void Callbacks::wait_for_left_over() {
+  const auto until = end_of(kLeftOverPatience);
+  while (run_left_over() && !running_on_this_thread && Clock::now() < until) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kCallbackPatience);
   }
 }
 
@@ -89,6 +96,7 @@ void Callbacks::require_spare_thread() {
     lacks_thread_.store(false, std::memory_order_release);
   } catch (const CommError&) {  // run_left_over(), or the thread that is busy now, runs what waits
     lacks_thread_.store(true, std::memory_order_release);
+    Progress::instance().nudge();
   }
 }
 
@@ -101,13 +109,6 @@ Callbacks::Lanes::iterator Callbacks::next_ready() {
 
 bool Callbacks::anyone_waits() const {
   return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& entry) { return !entry.second.waiting.empty(); });
-}
-
-bool Callbacks::anyone_has_operations() const {
-  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& entry) {
-    const RunningPtr& running = entry.second.running;
-    return running && running->operations > 0;
-  });
 }
 
 void Callbacks::look_for_stuck() {

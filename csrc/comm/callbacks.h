@@ -44,8 +44,12 @@ class Callbacks {
   // Whoever adds one calls run_left_over() afterwards, when the operation counts as finished and no lock is held.
   void add(const void* group, const RunningPtr& issuer, std::function<void()> callback);
 
-  // In a process that may have no more threads, runs the callbacks that no thread will run.
-  void run_left_over();
+  // In a process that may have no more threads, runs the callbacks that no thread will run. Never waits.
+  // Returns whether some still have to wait for others: it is to be called again, soon.
+  bool run_left_over();
+
+  // The same, and waits for a while: for who goes on to wait for a future, and can run nothing any more.
+  void wait_for_left_over();
 
   // Returns whether all callbacks of a lane have run.
   bool is_idle(const void* group, const RunningPtr& issuer);
@@ -65,7 +69,6 @@ class Callbacks {
   void run_next(Lanes::iterator lane, std::unique_lock<std::mutex>& lock);
   void look_for_stuck();
   bool anyone_waits() const;
-  bool anyone_has_operations() const;  // issued by a running callback, and not finished
   void require_spare_thread();
   Lanes::iterator next_ready();
 

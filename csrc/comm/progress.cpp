@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "callbacks.h"
 #include "exit_gate.h"
 #include "process_wide.h"
 #include "start_thread.h"
@@ -148,6 +149,7 @@ void Progress::Driver::sleep() {
     std::uint32_t heard;
   };
   std::vector<Announced> bells{{&bell_, bell_.announce()}};
+  const bool has_left_over = Callbacks::instance().run_left_over();
   bool moved = false;
   {
     const ExitGate::Inside inside;
@@ -169,7 +171,8 @@ void Progress::Driver::sleep() {
     clock_gettime(CLOCK_MONOTONIC, &until);
     until = to_timespec(std::chrono::seconds(until.tv_sec) + std::chrono::nanoseconds(until.tv_nsec) + kSupervision);
     if (driven_.empty()) {
-      bell_.sleep(bells[0].heard, has_to_sweep() ? std::chrono::seconds(kSweep) : std::chrono::hours(1));
+      const milliseconds limit = has_to_sweep() ? milliseconds(kSweep) : std::chrono::hours(1);
+      bell_.sleep(bells[0].heard, has_left_over ? kSupervision : limit);
     } else if (syscall(kSysFutexWaitv, waiters.data(), waiters.size(), 0, &until, CLOCK_MONOTONIC) < 0 &&
                errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT) {  // an older kernel, or a seccomp filter
       bells.back().bell->sleep(bells.back().heard, kWithoutWaitv);

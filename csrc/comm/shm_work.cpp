@@ -103,7 +103,10 @@ LazyFuture::FuturePtr LazyFuture::get() {
     complete(*future_, value_, error_);
   } else {
     complete_in_turn();  // after the callbacks of operations before this one
-    Callbacks::instance().run_left_over();
+    if (Callbacks::instance().run_left_over()) {
+      const WithoutGil released;
+      Callbacks::instance().wait_for_left_over();
+    }
   }
   return future_;
 }
@@ -180,9 +183,9 @@ bool ShmWork::isCompleted() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
-  const WithoutGil released;
   // Who waits for a future would move nothing. A message may need what its caller does next: waits move it.
   if (!operation_->is_transfer && is_left_alone()) {
+    const WithoutGil released;
     try {
       wait(kNoTimeout);
     } catch (const c10::Error&) {  // the future has it

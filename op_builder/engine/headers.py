@@ -29,7 +29,10 @@ _ABSENT = re.compile(r'^ignoring nonexistent directory "(.*)"$', re.MULTILINE)
 _OWN_HEADERS = re.compile(r"/include/(.+/)?c\+\+/\d|/lib(64|exec)?/(gcc|gcc-cross|clang)/")
 _OTHERS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
 _OF_GCC = re.compile(r"(?<=/gcc/)[^/]+/[^/]+(?=/include$)|(?<=/gcc-cross/)[^/]+/[^/]+(?=/include$)")
-_PROGRAMS = {"as", "cc1", "cc1plus", "collect2", "ld", "ld.bfd", "ld.gold", "ld.lld", "ld.mold", "lto-wrapper", "specs"}
+_PROGRAMS = {
+    *("as", "cc1", "cc1plus", "collect2", "lto-wrapper", "specs"),
+    *("collect-ld", "ld", "ld.bfd", "ld.gold", "ld.lld", "ld.mold", "real-ld"),
+}
 _TIMEOUT_SECONDS = 60.0
 
 

@@ -1,4 +1,4 @@
-"""Groups of ranks that the tests of a session share."""
+"""Groups of ranks that the tests of this folder share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # idle ranks are not free: a thread of gloo looks for messages every 10 ms
 def ranks() -> Iterator[Callable[[int], Ranks]]:
     """Return the ranks of a world of a given size; a test that breaks its group must start its own processes."""
     made: dict[int, Ranks] = {}
@@ -28,7 +28,7 @@ def ranks() -> Iterator[Callable[[int], Ranks]]:
         one.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # idle ranks are not free: a thread of gloo looks for messages every 10 ms
 def ranks_on() -> Iterator[Callable[[str], Ranks]]:
     """Return the ranks of a world on several hosts, of which a letter for each rank tells the host: "aabb"."""
     made: dict[str, Ranks] = {}

@@ -508,6 +508,41 @@ def test_a_process_that_may_have_no_more_threads_goes_on(scripts: Scripts) -> No
 
 
 @NEEDS_LIMIT_OF_THREADS
+def test_without_more_threads_a_callback_that_asks_holds_up_no_other_group(scripts: Scripts) -> None:
+    """Another callback waits for it, and it asks for an operation that the thread of all groups has to move."""
+    scripts.start(
+        f"""
+        import resource
+        start()
+        other = dist.new_group([0, 1])
+        def all_reduce(group=None):
+            return dist.all_reduce(torch.ones(3), group=group, async_op=True)
+        def late(seconds):
+            if rank == 0: time.sleep(seconds)
+        for group in (None, other):  # both threads are there
+            late(0.3)
+            all_reduce(group).get_future().then(lambda future: None).wait()
+        {LIMITED}
+        late(0.2)
+        works = all_reduce(), all_reduce()
+        late(0.2)
+        all_reduce(other)
+        late(0.2)
+        asked = all_reduce(other)
+        until = time.monotonic() + 20
+        def ask(future):
+            while not asked.is_completed() and time.monotonic() < until: time.sleep(0.001)
+            return asked.is_completed()
+        first = works[0].get_future().then(ask)
+        second = works[1].get_future().then(lambda future: future.value()[0].tolist())
+        say(first.wait(), second.wait())
+        """,
+        2,
+    )
+    assert [output.strip() for output in scripts.outputs()] == ["True [2.0, 2.0, 2.0]"] * 2
+
+
+@NEEDS_LIMIT_OF_THREADS
 def test_without_more_threads_nobody_waits_in_vain(scripts: Scripts) -> None:
     """For futures, in callbacks, by asking, for a callback after one that is busy, a message, and a rank that has died."""
     scripts.start(

@@ -80,6 +80,23 @@ def test_a_header_directory_of_a_flag_that_appears_counts(cache: Cache, with_fla
     assert _answer(builder) == 2
 
 
+@pytest.mark.parametrize("name", ["ld", "real-ld", "collect-ld"])
+def test_a_linker_that_appears_where_the_compiler_looks_first_counts(
+    cache: Cache, with_flags: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    monkeypatch.setenv("CXX", "g++")
+    monkeypatch.setenv("COMPILER_PATH", str(tmp_path))
+    builder = with_flags(DEFINED, "-DVALUE=1")
+    assert _answer(builder) == 1
+    linker = tmp_path / name
+    linker.write_text(f'#!/bin/sh\ntouch "{tmp_path}/used"\nexec ld "$@"\n')
+    linker.chmod(linker.stat().st_mode | stat.S_IXUSR)
+    assert _answer(builder) == 1
+    assert (tmp_path / "used").exists()
+
+
 def _compiles_with(folder: Path, value: int) -> None:
     """Put a compiler proper into a folder that defines a value."""
     compiler = shutil.which("g++") or ""
@@ -282,6 +299,12 @@ def test_what_follows_zigs_program_is_nothing_of_the_users() -> None:
         ("env LC_ALL=C g++ -DA", ("-DA",)),
         ("nice -n 5 x86_64-linux-gnu-g++-12 -DA", ("-DA",)),
         ("timeout 60 clang++ @flags", ("@flags",)),
+        ("env LD_LIBRARY_PATH=/opt/gcc-12 A=/x/g++ g++ -DA", ("-DA",)),
+        ("ccache nice -n 5 icpx -DA -B/opt/gcc", ("-DA", "-B/opt/gcc")),
+        ("env -i sh -DA", ("-DA",)),  # any program may be a compiler
+        ("/x/mine -DA -B/opt/gcc", ("-DA", "-B/opt/gcc")),
+        ("mpicxx -include cc -DA", ("-include", "cc", "-DA")),
+        ("hipcc -x c++ -DA", ("-x", "c++", "-DA")),
         ("g++ @flags -DA", ("@flags", "-DA")),
         ("g++ /x/more.o -DA", ("/x/more.o", "-DA")),
         (f"g++ -DA={'x' * 300}", (f"-DA={'x' * 300}",)),

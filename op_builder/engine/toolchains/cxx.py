@@ -46,6 +46,10 @@ _FIX = "pip install 'anyaccel[cxx]'"
 _PLAIN = frozenset(string.ascii_letters + string.digits + "_.+/-")
 _COMPILER = re.compile(r"(?:[^-].*-)?(?:c\+\+|cc|g\+\+|gcc|clang|clang\+\+|dpcpp|icpx|icx|nvc\+\+)(?:-[\d.]+)?")
 """The names of C++ compilers, such as ``x86_64-linux-gnu-g++-12``."""
+_LAUNCHER = re.compile(
+    "ccache|sccache|distcc|icecc|env|nice|ionice|chrt|taskset|timeout|time|stdbuf|setarch|numactl|prlimit"
+)
+"""Programs that start the compiler that their arguments name."""
 _TRIAL = """#include <cstddef>
 static_assert(__cplusplus > 201703L);
 extern "C" char* trial(std::size_t bytes) { return new char[bytes]; }
@@ -81,10 +85,12 @@ def further_words(command: Sequence[str]) -> tuple[str, ...]:
     """Return what follows the programs in a compiler's command, such as ``ccache g++``: the user's flags, or a platform."""
     if is_zig(command):
         return tuple(command[2:])
-    # a launcher may have options: `nice -n 5 g++`
-    named = [place for place, word in enumerate(command) if _COMPILER.fullmatch(os.path.basename(word))]
-    compiler = next((place for place in named if not os.path.isdir(command[place])), None)
-    return tuple(dropwhile(_is_program, command[1:]) if compiler is None else command[compiler + 1 :])
+    if _LAUNCHER.fullmatch(os.path.basename(command[0])):
+        for place, word in enumerate(command):  # it may have options: `nice -n 5 g++`, `env A=1 g++`
+            name = "" if word.startswith("-") or "=" in word else os.path.basename(word)
+            if _COMPILER.fullmatch(name) or (name and _is_program(word) and not _LAUNCHER.fullmatch(name)):
+                return tuple(command[place + 1 :])
+    return tuple(dropwhile(_is_program, command[1:]))
 
 
 def _is_program(word: str) -> bool:
