@@ -12,14 +12,15 @@ from .regions import leaves
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["APPLES", "HARMLESS", "OTHERS", "does_again"]
+__all__ = ["HARMLESS", "OTHERS", "does_again"]
 
 OTHERS = re.compile(
     r"\b(torch\.)?(xpu|npu|hpu|mlu|musa|sdaa)\b|_(xpu|npu|hpu|mlu|musa|sdaa)_|[\"'](xpu|npu|hpu|mlu|musa|sdaa)",
     re.IGNORECASE,
 )
-APPLES = re.compile(r"\bmps\.is_available\(\)")
-HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect)\(")
+HARMLESS = re.compile(
+    r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect|synchronize|reset_(peak|max)_\w+)\(|\bgc\.collect\("
+)
 _MOVES = re.compile(r"([\w.]+) = \1\.(cuda|to)\([^()]*\)|[\w.]+\.(cuda|to)\([^()]*\)")
 _SAYS = re.compile(r"(print|[\w.]+\.(info|debug|warn|warning|error))\(")
 
@@ -48,8 +49,9 @@ def does_again(view: SourceView, test: cst.If) -> bool:
 def _asks_for_other(view: SourceView, test: cst.If) -> bool:
     """Return whether a question without an ``else`` is for another accelerator, and does not leave."""
     asked = view.code(test.test)
-    is_of_other = OTHERS.search(asked) is not None or APPLES.search(asked) is not None
-    return is_of_other and "cuda" not in asked and test.orelse is None and not leaves(view, test.body)
+    return (
+        OTHERS.search(asked) is not None and "cuda" not in asked and test.orelse is None and not leaves(view, test.body)
+    )
 
 
 def _may_be_repeated(view: SourceView, statement: cst.CSTNode) -> bool:

@@ -11,7 +11,6 @@ from .docstrings import docstring_of
 from .lines import lines_of
 from .questions import asked_in
 from .site import SiteOutcome
-from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +43,7 @@ def keep_what_comments_say(plan: Plan) -> None:
 
 def _docstring(plan: Plan, node: cst.CSTNode) -> str:
     """Return the docstring of the function around a question, if the function does little else."""
-    function = function_around(plan, node)
+    function = plan.view.function_around(node)
     docstring = docstring_of(function) if isinstance(function, cst.FunctionDef) else None
     is_short = isinstance(function, cst.FunctionDef) and len(function.body.body) <= _SHORT + 1
     return " ".join(docstring.value.split()) if docstring is not None and is_short else ""

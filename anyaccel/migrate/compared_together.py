@@ -11,7 +11,6 @@ from .listed_devices import is_validation
 from .questions import asked_in
 from .site import SiteOutcome
 from .source_view import dotted
-from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -35,12 +34,12 @@ def _keep_chosen(plan: Plan) -> None:
         if one.rule == "device-name" and one.outcome is SiteOutcome.REPORTED and isinstance(one.node, cst.Comparison):
             target = one.node.comparisons[0]
             if isinstance(target.operator, cst.In | cst.NotIn):
-                listed[function_around(plan, one.node), dotted(one.node.left)] = plan.view.position(one.node)[0]
+                listed[plan.view.function_around(one.node), dotted(one.node.left)] = plan.view.position(one.node)[0]
     for one in list(plan.decisions.values()) if listed else ():
         if one.rule == "device-choice" and one.outcome is SiteOutcome.REWRITTEN:
             around = plan.view.parent(one.node)
             name = dotted(around.targets[0].target) if isinstance(around, cst.Assign) else None
-            line = listed.get((function_around(plan, one.node), name)) if name else None
+            line = listed.get((plan.view.function_around(one.node), name)) if name else None
             if line is not None:
                 plan.reconsider(one.node, f"line {line} lists the devices that {name} may be; decide on both together")
 
@@ -72,7 +71,7 @@ def _says_what_others_do(plan: Plan, one: SiteDecision) -> bool:
 def _asks_for_same(plan: Plan, listed: cst.CSTNode, compared: cst.CSTNode) -> bool:
     """Return whether two comparisons are of one attribute, or of one name or attribute in one function."""
     name = dotted(sides_of(listed)[0]) or ""
-    is_near = function_around(plan, listed) is function_around(plan, compared)
+    is_near = plan.view.function_around(listed) is plan.view.function_around(compared)
     for other in filter(None, map(dotted, sides_of(compared))):
         if (other == name and "." in name) or (is_near and other.rpartition(".")[2] == name.rpartition(".")[2]):
             return True

@@ -22,7 +22,6 @@ from .regions import regions_of
 from .source_view import dotted, text_of
 from .targets import parsed
 from .visible_devices import only_sets_visible_devices
-from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from .plan import Build, Plan
@@ -159,7 +158,7 @@ def _leave_with_branch(plan: Plan, node: cst.BaseExpression, reason: str) -> Non
 def _is_of_own_to(plan: Plan, node: cst.BaseExpression) -> bool:
     """Return whether a comparison is all that ``def to(self, device): assert device == "cuda"`` asserts."""
     around = plan.view.parent(node)
-    function = function_around(plan, node)
+    function = plan.view.function_around(node)
     is_own = isinstance(function, cst.FunctionDef) and function.name.value == "to"
     return isinstance(around, cst.Assert) and is_own and plan.view.class_around(node) is not None
 

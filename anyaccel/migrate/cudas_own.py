@@ -118,7 +118,7 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
     for owner, names in methods.items():
         if isinstance(owner, cst.ClassDef) and len(names) > 1:
             found[owner] = _OF_CLASS.format(owner.name.value)
-        elif isinstance(owner, cst.ClassDef) and owner.name.value[:4] in ("CUDA", "Cuda") and names == {"is_available"}:
+        elif isinstance(owner, cst.ClassDef) and names == {"is_available"} and _is_one_of_several(view, owner):
             found[owner] = _OF_ANSWER.format(owner.name.value)
     return found
 
@@ -155,6 +155,15 @@ def _of_layer(view: SourceView, owner: cst.ClassDef) -> str:
         return _OF_SIBLING
     is_told = isinstance(owner.body, cst.IndentedBlock) and any(map(_names_cuda, owner.body.body))
     return _OF_CLASS if owner.bases and is_told else ""
+
+
+def _is_one_of_several(view: SourceView, owner: cst.ClassDef) -> bool:
+    """Return whether a class is CUDA's, beside others of which a program takes one that answers that it is available."""
+    others = [each for each in view.of(cst.ClassDef) if each is not owner]
+    asked = [one for each in others for one in each.body.body if isinstance(one, cst.FunctionDef)]
+    answers = [each for each in asked if each.name.value == "is_available"]
+    is_abstract = [any("abstract" in view.code(one) for one in each.decorators) for each in answers]
+    return owner.name.value[:4] in ("CUDA", "Cuda") and not all(is_abstract)
 
 
 def _asked_of_module(view: SourceView, owner: cst.ClassDef) -> set[str]:

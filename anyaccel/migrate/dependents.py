@@ -57,7 +57,11 @@ _SAYS_OWN = re.compile(
     re.IGNORECASE,
 )
 _AUTOCAST = re.compile(r"\bautocast\((?![^)]*\bdtype\b)")
-_READS_VISIBLE = re.compile(r"""\benviron\[["']CUDA_VISIBLE_DEVICES["']\](?! = )""")
+_READS_VISIBLE = re.compile(
+    r"""(?<!del )(?<!del os\.)\benviron\[["']CUDA_VISIBLE_DEVICES["']\](?!\s*=[^=])"""
+    r"""|(getenv|environ\.get)\(["']CUDA_VISIBLE_DEVICES["']\)\."""
+)
+_ASKS_VISIBLE = re.compile(r"""["']CUDA_VISIBLE_DEVICES["'] in (os\.)?environ""")
 _SCALER = re.compile(r"\bself\.\w*scaler\b(?! = )")
 MESSAGES = ("the number of CUDA devices, in a message", OF_MESSAGE)
 
@@ -83,7 +87,7 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
         yield from _sites_that_stay(plan, region)
         yield from _names_of_cuda(plan, region, asked, condition)
         yield from _of_scaler(plan, region)
-        if _READS_VISIBLE.search(plan.view.code(region)):
+        if _READS_VISIBLE.search(plan.view.code(region)) and not _ASKS_VISIBLE.search(plan.view.code(region)):
             yield Objection("depends-on-cuda", "CUDA_VISIBLE_DEVICES is read here; decide what other devices read")
         yield from values_of_cuda(plan, region, asked)
         is_asked = asks_for_bfloat16(plan, asked)

@@ -179,8 +179,10 @@ def _as_argument(view: SourceView, argument: cst.Arg) -> Position:
     if full_name == "torch.load" and place == 1:
         return _YES
     if method in ("get", "pop", "getattr", "setdefault") and place >= 1:
-        key = text_of(call.args[place - 1].value) or ""
-        return _YES if DEVICE_NAME.search(key) else Position(_UNKNOWN)
+        stored = next(each for each in view.ancestors(call) if isinstance(each, cst.BaseSmallStatement | cst.Module))
+        if isinstance(stored, cst.Assign) and any(is_listed(view, each.target) for each in stored.targets):
+            return Position(OF_LIST)
+        return _YES if DEVICE_NAME.search(text_of(call.args[place - 1].value) or "") else Position(_UNKNOWN)
     is_moved = place == 1 and full_name.startswith("accelerate.") and called == "send_to_device"
     return _YES if is_moved or _is_device_parameter(view, call, place) else Position(_UNKNOWN)
 

@@ -11,7 +11,6 @@ import libcst as cst
 
 from .site import SiteOutcome
 from .source_view import dotted, text_of
-from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -53,7 +52,7 @@ def correct_docstrings(plan: Plan) -> None:
             continue
         if _is_asked_for_cuda(plan, node):
             continue
-        function = function_around(plan, node)
+        function = plan.view.function_around(node)
         is_init = isinstance(function, cst.FunctionDef) and function.name.value == "__init__"
         for owner in (function, plan.view.class_around(node) if is_init else None):
             _correct_choice(plan, owner, is_returned=_is_returned(plan, node))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .device_text import ACCELERATORS
 from .own_members import is_named_after, own_member
 from .questions import OF_MESSAGE, is_in_text_of_cuda
 from .regions import regions_of
@@ -18,7 +19,6 @@ from .site import SiteOutcome
 from .source_view import dotted, text_of
 from .targets import expression
 from .values_of_cuda import rewritten_in
-from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -56,6 +56,10 @@ def decide(plan: Plan) -> None:
             plan.leave(node, "is-cuda", "an attribute of a class, which is no tensor")
         elif is_in_text_of_cuda(plan, node):
             plan.leave(node, "is-cuda", OF_MESSAGE)
+        elif _is_beside_accelerators(plan, node):
+            plan.leave(
+                node, "is-cuda", "checks for one of several accelerators by name, which is correct on every machine"
+            )
         elif is_named_after(plan, node.value, "is_cuda"):
             plan.leave(node, "is-cuda", "an attribute of a class of the program's, by its name")
         elif is_own or is_option or (isinstance(around, cst.Call) and around.func is node):
@@ -72,6 +76,13 @@ def decide(plan: Plan) -> None:
             plan.rewrite(node, "is-cuda", lambda updated: expression(f"{function}({{t}})", t=updated.value))
 
 
+def _is_beside_accelerators(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a question stands in ``t.is_cuda or t.device.type in ("cpu", "xpu", "hpu")``."""
+    either = plan.view.parent(node)
+    is_either = isinstance(either, cst.BooleanOperation) and isinstance(either.operator, cst.Or)
+    return is_either and any(text_of(each) in ACCELERATORS for each in plan.view.inside(either, cst.SimpleString))
+
+
 def keep_guarded_devices(plan: Plan) -> None:
     """Report the devices that a function makes before a reported guard refuses all but CUDA's.
 
@@ -84,11 +95,11 @@ def keep_guarded_devices(plan: Plan) -> None:
         found = regions_of(plan.view, compared)
         if not isinstance(compared, cst.Comparison | cst.Call) or not (found.is_entry or found.stops):
             continue
-        line, function = plan.view.position(compared)[0], function_around(plan, compared)
+        line, function = plan.view.position(compared)[0], plan.view.function_around(compared)
         names = plan.view.inside(compared, cst.Name, cst.Attribute)
         values: list[cst.CSTNode] = [value for name in names for value in plan.view.values_of(name)]
         for other in rewritten_in(plan, values):
-            if other.rule in ("device-name", "device-choice") and function_around(plan, other.node) is function:
+            if other.rule in ("device-name", "device-choice") and plan.view.function_around(other.node) is function:
                 plan.reconsider(other.node, f"line {line} refuses other devices than CUDA; decide on both together")
 
 

@@ -29,6 +29,8 @@ _LEFT = {
     "torch.version.cuda": "the version of CUDA that torch was built with; None where it was not",
 }
 _OF_EMPTY = {"", "dtype", "device", "pin_memory"}  # sizes, and what pin_empty() takes by name
+_PLACED = re.compile(r"(rank:\d+|[\w-]+)/cuda(:\d+)?$")
+_FAILED = re.compile(r"CUDA (out of memory|error)")
 _HANDLES = ("cuda_stream", "cuda_event")
 _FACTORY = re.compile(
     r"^(empty|zeros|ones|full|rand|randn|randint)(_like)?$|^(arange|empty_strided|eye|linspace|logspace|randperm|range|tensor)$"
@@ -133,10 +135,24 @@ def _decide_text(plan: Plan, node: cst.SimpleString, value: str) -> None:
         plan.leave(node, RULE, "asks which version of torch this is; torch.cuda can be imported on every machine")
     elif value.startswith("torch.cuda"):
         plan.report(node, RULE, "names torch.cuda in a string; check what reads the string")
+    elif _PLACED.match(value):
+        plan.report(node, "device-name", "a rank's or a worker's CUDA device; decide which device of its own it names")
+    elif _FAILED.match(value) and _is_asked_for_error(plan, node):
+        plan.report(
+            node, RULE, "asks for an error of CUDA's; other devices' texts differ: ask for torch.OutOfMemoryError"
+        )
     elif value == "CUDA_VISIBLE_DEVICES":
         plan.leave(node, RULE, "CUDA's own variable; get_accelerator().visible_devices_envs() has this device's")
     else:
         plan.leave(node, RULE, OF_WORD)
+
+
+def _is_asked_for_error(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a text is looked for in an error's: ``"CUDA out of memory" in str(error)``."""
+    around = plan.view.parent(node)
+    call = plan.view.parent(around) if isinstance(around, cst.Arg) else None
+    is_start = isinstance(call, cst.Call) and (dotted(call.func) or ".startswith").endswith(".startswith")
+    return isinstance(around, cst.Comparison) or is_start
 
 
 def decide_pinned_factories(plan: Plan) -> None:
@@ -186,6 +202,9 @@ def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg, name: str) -> Non
     given = {each.keyword.value if each.keyword else "" for each in call.args}
     pins_empty = name == "empty" and given | {"device"} == _OF_EMPTY
     function = plan.function("pin_empty" if pins_empty else "pin_memory")
+    if not _FACTORY.match(name) and plan.view.code(flag.value).endswith(".is_pinned()"):
+        plan.leave(flag, "pinning", "as another tensor is")
+        return
     if not _FACTORY.match(name):
         plan.report(flag, "pinning", f"{name}() pins memory, which torch refuses without a device; pass False on a CPU")
         return

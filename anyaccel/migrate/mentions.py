@@ -9,7 +9,6 @@ import libcst as cst
 from .source_view import dotted
 from .targets import parsed
 from .torch_names import ADVICE, CLASSES, MEMBERS, QUESTIONS
-from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -49,7 +48,7 @@ def _is_tested(plan: Plan, node: cst.CSTNode) -> bool:
 
 def _is_module_by_default(plan: Plan, node: cst.CSTNode) -> bool:
     """Return whether a function returns ``getattr(torch, device_name)``, and this module if there is none of that name."""
-    function = function_around(plan, node)
+    function = plan.view.function_around(node)
     is_handled = any(isinstance(each, cst.ExceptHandler) for each in plan.view.ancestors(node))
     return function is not None and is_handled and "return getattr(torch, " in plan.view.code(function)
 

@@ -206,8 +206,9 @@ def _texts(shown: cst.BaseExpression) -> Iterator[cst.SimpleString | cst.Formatt
 
 
 def _correct_formatted(plan: Plan, formatted: cst.FormattedString, *, in_branch: bool) -> None:
-    shown = (plan.view.code(each) for each in formatted.parts if isinstance(each, cst.FormattedStringExpression))
-    if any(map(_VERSION.search, shown)):
+    shown = [each.expression for each in formatted.parts if isinstance(each, cst.FormattedStringExpression)]
+    shown += [value for each in shown for value in plan.view.values_of(each)]
+    if any(_VERSION.search(plan.view.code(each)) for each in shown):
         return
 
     def reworded(place: int, words: str) -> str:

@@ -60,7 +60,7 @@ _NOT_TORCHS = frozenset(
         "fbgemm_gpu",
     }
 )
-_PRECISION = re.compile(r"(pytorch_)?lightning\..*\.(Mixed|Half)Precision(Plugin)?$")
+_PRECISION = re.compile(r"(pytorch_)?lightning(_fabric)?\..*\.(Mixed|Half)Precision(Plugin)?$")
 _WHERE_TENSORS_ARE = ("dgl", "fbgemm_gpu", "nvalchemiops", "ctranslate2")
 _CPU_AND_CUDA = ("ctranslate2", "faster_whisper")
 _FOR_CUDA = frozenset(

@@ -29,7 +29,10 @@ _KERNEL = re.compile(
     r"pynvml|nvml\w+|apex|amp_C|bnb|bitsandbytes)(\.|$)"
 )
 _PRECISION = re.compile(r"bfloat16|bf16|fp16|float16|fp8|half|dtype|precision", re.IGNORECASE)
-_MOVES = re.compile(r"(^|[._])(to|is|has|use|move|check|get|set|init)_(the_)?cuda$")
+_NO_KERNEL = re.compile(
+    r"(^|[._])(to|is|has|use|move|check|get|set|init)_(the_)?cuda$"
+    r"|_cuda\.(append|add|update|extend|insert|pop|remove|get|items|keys|values)$"
+)
 
 
 def leave_own_branch(plan: Plan, question: SiteDecision, asked: cst.CSTNode, regions: list[cst.CSTNode]) -> bool:
@@ -67,7 +70,7 @@ def _is_capability(plan: Plan, one: SiteDecision, is_of_precision: bool) -> bool
 def _kernel_in(plan: Plan, region: cst.CSTNode) -> str:
     for call in plan.view.inside(region, cst.Call):
         name = plan.view.name(call.func) or dotted(call.func) or ""
-        if not name.startswith("torch.") and _KERNEL.search(name) and not _MOVES.search(name):
+        if not name.startswith("torch.") and _KERNEL.search(name) and not _NO_KERNEL.search(name):
             return dotted(call.func) or name
     return ""
 

@@ -8,7 +8,8 @@ what the code does.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
@@ -67,7 +68,22 @@ def _is_probe(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool:
     is_answer = _ANSWERS.search(view.code(attempt.body)) is not None and all(map(_IGNORES.match, caught))
     is_loop = any(dotted(each.test) == "True" for each in view.inside(attempt.body, cst.While))
     is_endless = is_loop and all(map(_IGNORES.match, caught)) and len(attempt.body.body) == 1
-    return is_answer or is_endless or _gives_another_answer(view, attempt) or _switches(view, attempt)
+    is_told = _gives_another_answer(view, attempt) or _keeps_answer(view, attempt, caught)
+    return is_answer or is_endless or is_told or _switches(view, attempt)
+
+
+def _keeps_answer(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool:
+    """Return whether a constant stays what a name holds if a short ``try`` fails: ``found = None; try: …; except …: pass``."""
+    given = _given_at_end(attempt.body)
+    if given is None or not given[0] or set(caught) != {"pass"} or len(attempt.body.body) > _SHORT:
+        return False
+    before: list[str] = []
+    inner: Any = attempt
+    for around in takewhile(lambda each: not isinstance(each, cst.FunctionDef), view.ancestors(attempt)):
+        if isinstance(around, cst.IndentedBlock | cst.Module):
+            before += [view.code(line).strip() for line in around.body[: list(around.body).index(inner)]]
+        inner = around
+    return any(re.fullmatch(rf"{re.escape(given[0])} = (None|False|0|[\"'][^\"'\n]*[\"'])", each) for each in before)
 
 
 def _gives_another_answer(view: SourceView, attempt: cst.Try) -> bool:

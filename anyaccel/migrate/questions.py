@@ -161,10 +161,17 @@ def is_count_needed(plan: Plan, call: cst.CSTNode) -> bool:
 def _is_asserted_only_if(plan: Plan, use: cst.CSTNode, stored: cst.Assign) -> bool:
     """Return whether an assertion on a stored count stands under a condition, without which the program goes on with 0."""
     asserted = next((each for each in plan.view.ancestors(use) if isinstance(each, cst.Assert)), None)
-    if asserted is None:
+    if asserted is None or plan.view.function_around(asserted) is not plan.view.function_around(stored):
         return False
-    block = next(each for each in plan.view.ancestors(asserted) if isinstance(each, cst.BaseSuite | cst.Module))
-    return not plan.view.is_within(stored, block)
+    return any(
+        isinstance(each, cst.If) and not plan.view.is_within(stored, each) and not _asserts_in_both(plan, each)
+        for each in plan.view.ancestors(asserted)
+    )
+
+
+def _asserts_in_both(plan: Plan, test: cst.If) -> bool:
+    parts = [test.body, test.orelse] if test.orelse is not None else []
+    return bool(parts) and all(part and any(plan.view.inside(part, cst.Assert)) for part in parts)
 
 
 def _needs(plan: Plan, count: cst.CSTNode) -> bool:

@@ -187,11 +187,16 @@ def _decide_own_default(plan: Plan, choice: cst.IfExp) -> None:
     """
     is_there, name = asks_availability(plan.view, choice.test), plan.device_name()
     asked, other = (choice.body, choice.orelse) if is_there else (choice.orelse, choice.body)
+    is_made = isinstance(asked, cst.Call) and plan.view.name(asked.func) == "torch.device" and len(asked.args) == 1
+    asked = asked.args[0].value if is_made and isinstance(asked, cst.Call) else asked
     parameter = plan.view.parameter(asked) if isinstance(asked, cst.Name) else None
-    if is_there is None or name is None or parameter is None or parameter.default is None or text_of(other) != "cpu":
+    if is_there is None or name is None or parameter is None or parameter.default is None:
+        return
+    if _device_of(plan, other) != "cpu":
         return
     is_text = parameter.annotation is not None and dotted(parameter.annotation.annotation) == "str"
-    values = [each for each in plan.view.values_of(asked) if each is not parameter.default]
+    before = [each for each in plan.view.values_of(asked) if not plan.view.is_within(choice, each)]
+    values = [each for each in before if each is not parameter.default]
     if is_text and is_device_literal(parameter.default) and not values and plan.is_open(choice.test):
         test = (
             f"torch.device({plan.view.code(asked)}).type {'==' if is_there else '!='} {written(plan.view.module, name)}"

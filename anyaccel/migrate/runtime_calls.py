@@ -21,7 +21,6 @@ from .site import SiteOutcome
 from .source_view import text_of
 from .targets import expression, parsed
 from .torch_names import ADVICE, INDEXED, MEMBERS, PROMISED, RULE_OF
-from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -50,7 +49,7 @@ def references(plan: Plan) -> list[tuple[cst.CSTNode, str]]:
 def decide(plan: Plan) -> None:
     """Decide on every reference to ``torch.cuda`` that no other rule has decided on or claimed."""
     targets = [each.target for each in plan.view.of(cst.AssignTarget) if plan.view.name(each.target)]
-    replaced = {(plan.view.name(each), function_around(plan, each)) for each in targets}
+    replaced = {(plan.view.name(each), plan.view.function_around(each)) for each in targets}
     for node in plan.view.rebound:
         plan.report(node, "runtime-call", "the name is torch.cuda's or another one; use two names")
     for node, full_name in references(plan):
@@ -64,7 +63,7 @@ def decide(plan: Plan) -> None:
             plan.report(node, rule, "the name comes from several imports; keep one of them")
             continue
         around = plan.view.parent(node)
-        if (full_name, function_around(plan, node)) in replaced:
+        if (full_name, plan.view.function_around(node)) in replaced:
             plan.report(node, rule, f"{full_name} is replaced here; decide what is replaced on other devices")
         elif isinstance(around, cst.Call) and around.func is node:
             _decide_call(plan, around, name, rule)

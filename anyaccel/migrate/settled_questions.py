@@ -90,7 +90,10 @@ def decide(plan: Plan) -> None:
         for entry in entries:
             if "cuda" in (text_of(entry.key) or "").lower() and _only_counts(plan, entry.value):
                 leave_questions(plan, entry.value, OF_MESSAGE)
-        if of_cuda is not None and any(text_of(each.key) in _KINDS for each in entries) and plan.is_open(of_cuda.key):
+        kinds = {text_of(each.key) for each in entries} & _KINDS
+        if kinds == {"mps"} and _is_asked_by_device(plan, listed):
+            continue  # another device has no entry
+        if of_cuda is not None and kinds and plan.is_open(of_cuda.key):
             plan.leave(of_cuda.key, "device-name", _OF_ENTRY)
             leave_names(plan, of_cuda.value, _OF_ENTRY)
     for function in plan.view.of(cst.FunctionDef):
@@ -168,6 +171,15 @@ def _names_asked(plan: Plan, where: cst.CSTNode) -> list[str]:
     """Return the full names from ``torch.cuda`` that a node mentions."""
     inside = plan.view.inside(where, cst.Attribute, cst.Name)
     return [name for each in inside if (name := plan.view.name(each)).startswith("torch.cuda")]
+
+
+def _is_asked_by_device(plan: Plan, table: cst.Dict) -> bool:
+    """Return whether a dictionary is read by a device's type: ``THRESHOLDS[device.type]``."""
+    made = plan.view.parent(table)
+    targets = made.targets if isinstance(made, cst.Assign) else ()
+    names = {(dotted(each.target) or "").rpartition(".")[2] for each in targets}
+    read = [each for each in plan.view.of(cst.Subscript) if plan.view.code(each.slice[0]).endswith(".type")]
+    return any(each.value is table or (dotted(each.value) or "").rpartition(".")[2] in names for each in read)
 
 
 def _decide_function(plan: Plan, function: cst.FunctionDef) -> None:

@@ -19,7 +19,6 @@ from . import (
     guards,
     half_precision,
     leftovers,
-    listed_devices,
     op_builders,
     runtime_calls,
     settled_questions,
@@ -157,7 +156,6 @@ def _decide(plan: Plan) -> None:
     device_ids.decide(plan)
     op_builders.decide(plan)
     guards.decide(plan)
-    listed_devices.decide_lists(plan)
     device_literals.decide(plan)
     leftovers.decide(plan)
     consequences.settle(plan)

@@ -158,12 +158,11 @@ class SourceView:
                     self._resolve(binding, node)
         for node in self._scopes.unbound("torch"):  # from an earlier notebook cell or a star import
             self._record(node, "torch")
-        targets = [
-            each.target for node in self.of(cst.Assign) if isinstance(node.value, cst.Call) for each in node.targets
-        ]
-        for target in targets:  # torch = lazily_imported()
-            for node in (self.uses(target) or ()) if dotted(target) == "torch" else ():
-                self._record(node, "torch")
+        for made in self.of(cst.Assign):  # torch = lazily_imported(); torch, nn = try_import_torch()
+            parts = self.inside(made, cst.Name) if isinstance(made.value, cst.Call) else ()
+            for target in [each for each in parts if each.value == "torch" and not self.is_within(each, made.value)]:
+                for node in self.uses(target) or ():
+                    self._record(node, "torch")
         for each in self.of(cst.Param):  # a function that is given the module
             for node in (self.uses(each.name) or ()) if each.name.value == "torch" else ():
                 self._record(node, "torch")
@@ -235,6 +234,10 @@ class SourceView:
         """Return the innermost class around a node."""
         return next((each for each in self.ancestors(node) if isinstance(each, cst.ClassDef)), None)
 
+    def function_around(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """Return the innermost function around a node; None at a module's top."""
+        return next((each for each in self.ancestors(node) if isinstance(each, cst.FunctionDef)), None)
+
     @cached_property
     def names_of_tensors(self) -> set[str]:
         """The names of which this file reads an attribute that tensors have, such as ``x`` of ``x.shape``."""
@@ -291,12 +294,8 @@ class SourceView:
     @cached_property
     def defined_names(self) -> set[str]:
         """The names of the functions, classes, parameters and variables that the module defines."""
-        found = {node.name.value for node in self.of(cst.FunctionDef, cst.ClassDef)}
-        return (
-            found
-            | {node.name.value for node in self.of(cst.Param)}
-            | {name for name in self.assigned if "." not in name}
-        )
+        found = {node.name.value for node in self.of(cst.FunctionDef, cst.ClassDef, cst.Param)}
+        return found | {name for name in self.assigned if "." not in name}
 
     @cached_property
     def bound_names(self) -> set[str]:

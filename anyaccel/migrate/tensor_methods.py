@@ -85,7 +85,9 @@ def _decide_own(plan: Plan, method: cst.FunctionDef) -> None:
     """Decide on a class's own ``cuda()``: beside its own ``to()``, which takes every device, it is right as it is."""
     block = plan.view.parent(method)
     others = [each.name.value for each in getattr(block, "body", ()) if isinstance(each, cst.FunctionDef)]
-    if "to" in others:
+    if any("property" in plan.view.code(each) for each in method.decorators):
+        plan.leave(method.name, RULE, "a property, which moves nothing")
+    elif "to" in others:
         plan.leave(method.name, RULE, "a class with its own cuda(), and its own to() for every device")
     else:
         plan.report(method.name, RULE, "a class with its own cuda(); add a to() method and call that")

@@ -18,7 +18,6 @@ from .site import SiteOutcome
 from .source_view import dotted, text_of
 from .stored_answers import regions_of_name
 from .values_of_cuda import decided_in
-from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -102,7 +101,7 @@ def _keep_fallbacks(plan: Plan) -> None:
 def _keep_forked(plan: Plan) -> None:
     """Report the questions about CUDA in a function that forks CUDA's generators, which is reported: it lists their devices."""
     for fork in [each for each in plan.decisions.values() if "fork_rng(devices=" in plan.view.code(each.node)]:
-        function = function_around(plan, fork.node) if fork.outcome is SiteOutcome.REPORTED else None
+        function = plan.view.function_around(fork.node) if fork.outcome is SiteOutcome.REPORTED else None
         for one in list(plan.decisions.values()) if function is not None else ():
             if asked_in(plan, one) is not None and plan.view.is_within(one.node, function):  # type: ignore[arg-type]
                 line = plan.view.position(fork.node)[0]
@@ -149,11 +148,11 @@ def _keep_same_questions(plan: Plan) -> None:
     rewritten = [one for one in plan.decisions.values() if one.node in plan.exact]
     kept: dict[cst.CSTNode, cst.CSTNode] = {}
     for one in plan.decisions.values():
-        function = function_around(plan, one.node) if is_kept_question(plan, one) else None
+        function = plan.view.function_around(one.node) if is_kept_question(plan, one) else None
         if function is not None:
             kept.setdefault(function, one.node)
     for one in rewritten if kept else ():
-        function = function_around(plan, one.node)
+        function = plan.view.function_around(one.node)
         if one.outcome is SiteOutcome.REWRITTEN and function in kept:
             line = plan.view.position(kept[function])[0]
             plan.reconsider(one.node, f"line {line} of this function is reported, too; decide on both together")
@@ -175,9 +174,9 @@ def _keep_moves(plan: Plan) -> None:
             if one.outcome is SiteOutcome.REWRITTEN:
                 moving += [one] if moves else []
             elif not one.reason.endswith(_SAME) and (moves or ".cpu()" in plan.view.code(test.body)):
-                kept.setdefault(None if moves else function_around(plan, test), asked)
+                kept.setdefault(None if moves else plan.view.function_around(test), asked)
     for one in moving:
-        other = kept.get(None) or kept.get(function_around(plan, one.node))
+        other = kept.get(None) or kept.get(plan.view.function_around(one.node))
         if other is not None:
             line = plan.view.position(other)[0]
             plan.reconsider(one.node, f"line {line} {_SAME}")
@@ -196,9 +195,9 @@ def _keep_choices(plan: Plan) -> None:
             plan.view.parent(asked) if isinstance(asked, cst.Call) and asks_availability(plan.view, asked) else None
         )
         if isinstance(choice, cst.IfExp) and choice.test is asked and text_of(choice.orelse) == "cpu":
-            kept.setdefault(function_around(plan, choice), choice)
+            kept.setdefault(plan.view.function_around(choice), choice)
     for one in list(plan.decisions.values()) if kept else ():
-        other = kept.get(function_around(plan, one.node))
+        other = kept.get(plan.view.function_around(one.node))
         if other is not None and one.rule == "device-choice" and one.outcome is SiteOutcome.REWRITTEN:
             line = plan.view.position(other)[0]
             plan.reconsider(
@@ -277,12 +276,12 @@ def _keep_compared(plan: Plan) -> None:
         is_question = isinstance(one.node, cst.Comparison) and one.rule == "device-name"
         if one.outcome is not SiteOutcome.REPORTED or not (is_name or is_question):
             continue
-        line, function = plan.view.position(one.node)[0], function_around(plan, one.node)
+        line, function = plan.view.position(one.node)[0], plan.view.function_around(one.node)
         sides = sides_of(one.node if is_question else comparison)  # type: ignore[arg-type]
         values = [value for side in sides for value in plan.view.assigned.get(dotted(side) or "", ())]
         if is_question:
             texts = [each for each in values if isinstance(each, cst.SimpleString)]
-            values = [each for each in texts if function is not None and function_around(plan, each) is function]
+            values = [each for each in texts if function is not None and plan.view.function_around(each) is function]
             given = [plan.view.parameter(side) for side in sides]
             values += [each.default for each in given if each is not None and each.default is not None]
         for value in values:

@@ -117,7 +117,8 @@ def _is_constant_of_cuda(plan: Plan, node: cst.Name | cst.Attribute) -> bool:
     is_part = isinstance(around, cst.Attribute) and around.attr is node
     is_number = all(isinstance(each, cst.Integer) for each in plan.view.values_of(node))
     is_set = not is_number or isinstance(around, cst.AssignTarget)
-    is_torchs = plan.view.name(node).startswith("torch.") or (isinstance(around, cst.Call) and around.func is node)
+    is_torchs = plan.view.name(node).startswith("torch.") and not plan.view.name(node).endswith("DeviceType.CUDA")
+    is_torchs |= isinstance(around, cst.Call) and around.func is node
     return not (is_part or is_set or is_torchs) and _CONSTANT_OF_CUDA.search(dotted(node) or "") is not None
 
 

@@ -16,7 +16,7 @@ from .source_view import dotted
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
 
-__all__ = ["agree_on_counts", "function_around", "keep_functions_whole"]
+__all__ = ["agree_on_counts", "keep_functions_whole"]
 
 _OF_DATA = "a device's name that a test stores and moves nothing to; decide which devices the test is about"
 _DEFAULT_TYPE = re.compile(r"\bset_default_tensor_type\(")
@@ -34,11 +34,11 @@ def keep_functions_whole(plan: Plan) -> None:
     for what, stays, depends in _PAIRS:
         kept: dict[cst.CSTNode, cst.CSTNode] = {}
         for one in plan.decisions.values():
-            function = function_around(plan, one.node) if one.outcome is SiteOutcome.REPORTED else None
+            function = plan.view.function_around(one.node) if one.outcome is SiteOutcome.REPORTED else None
             if function is not None and stays(plan, one):
                 kept.setdefault(function, one.node)
         for one in list(plan.decisions.values()) if kept else ():
-            function = function_around(plan, one.node) if one.outcome is SiteOutcome.REWRITTEN else None
+            function = plan.view.function_around(one.node) if one.outcome is SiteOutcome.REWRITTEN else None
             if function in kept and depends(plan, one):
                 line = plan.view.position(kept[function])[0]
                 for each in (one, *_beside(plan, one)):
@@ -125,9 +125,9 @@ def _keep_asserted(plan: Plan) -> None:
     for one in plan.decisions.values():
         stays = one.rule == "device-name" and one.outcome is SiteOutcome.REPORTED
         if stays and any(isinstance(each, cst.Assert) for each in plan.view.ancestors(one.node)):
-            kept.setdefault(function_around(plan, one.node), one.node)
+            kept.setdefault(plan.view.function_around(one.node), one.node)
     for one in list(plan.decisions.values()) if kept else ():
-        function = function_around(plan, one.node)
+        function = plan.view.function_around(one.node)
         is_name = one.rule == "device-name" and one.outcome is SiteOutcome.REWRITTEN
         if is_name and function in kept and _is_test(plan, one.node):
             line = plan.view.position(kept[function])[0]
@@ -145,7 +145,7 @@ def _keep_data_of_tests(plan: Plan) -> None:
 
 
 def _is_test(plan: Plan, node: cst.CSTNode) -> bool:
-    function = function_around(plan, node)
+    function = plan.view.function_around(node)
     return isinstance(function, cst.FunctionDef) and function.name.value.startswith("test")
 
 
@@ -154,10 +154,12 @@ def agree_on_counts(plan: Plan) -> None:
 
     ``if torch.cuda.device_count() == 0: raise`` guards ``range(torch.cuda.device_count())`` below.
     """
-    exact = {function_around(plan, each) for each in plan.exact if _COUNT.search(plan.view.code(each))}
+    exact = {plan.view.function_around(each) for each in plan.exact if _COUNT.search(plan.view.code(each))}
     for one in list(plan.decisions.values()) if exact else ():
         is_count = one.outcome is SiteOutcome.REWRITTEN and plan.view.name(one.node) == "torch.cuda.device_count"
-        asked = plan.view.parent(one.node) if is_count and function_around(plan, one.node) in exact - {None} else None
+        asked = (
+            plan.view.parent(one.node) if is_count and plan.view.function_around(one.node) in exact - {None} else None
+        )
         around = plan.view.parent(asked) if isinstance(asked, cst.Call) else None
         is_guard = isinstance(around, cst.Comparison) and isinstance(around.comparisons[0].comparator, cst.Integer)
         if is_guard and asked is not None and asks_whether_any(plan, asked):
@@ -166,8 +168,3 @@ def agree_on_counts(plan: Plan) -> None:
 
 def _called(plan: Plan, node: cst.CSTNode) -> str:
     return plan.view.name(node.func if isinstance(node, cst.Call) else node)
-
-
-def function_around(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
-    """Return the innermost function around a node; None at a module's top."""
-    return next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef)), None)

@@ -18,8 +18,6 @@ _REFUSALS = (
     'assert device in {listed}, "another device"',
     "if device not in {listed}:\n        raise ValueError(device)",
     "if device not in {listed}:\n        print(device)\n        raise ValueError(device)",
-    "allowed = {listed}\n    if device not in allowed:\n        raise ValueError(device)",
-    'allowed = {listed}\n    assert device in allowed, f"not one of {{allowed}}"',
 )
 _OTHERS = (
     "if device in {listed}:\n        print(device)",
@@ -27,7 +25,21 @@ _OTHERS = (
     "if device not in {listed}:\n        raise ValueError(device)\n    else:\n        print(device)",
     "allowed = {listed}\n    if device not in allowed:\n        raise ValueError(device)\n    print(len(allowed))",
     "known = device in {listed}",
+    "allowed = {listed}\n    if device not in allowed:\n        raise ValueError(device)",
+    'allowed = {listed}\n    assert device in allowed, f"not one of {{allowed}}"',
+    "allowed: object = {listed}\n    assert device in allowed",
+    "allowed = frozenset({listed})\n    assert device in allowed",
 )
+_CLASS = """import torch
+
+class Runner:
+    DEVICES = ("cpu", "cuda")
+
+    def __init__(self, device="cuda"):
+        if device not in {owner}.DEVICES:
+            raise ValueError(device)
+        self.x = torch.ones(1, device=device)
+"""
 _FUNCTION = 'import torch\n\ndef build(device="cuda"):\n    {check}\n    return torch.ones(1, device=device)\n'
 
 
@@ -62,6 +74,18 @@ def test_other_checks_stay_with_the_default_that_passes_them(check: str, listed:
     assert any("allowed" in site.reason for site in migrated.sites)
 
 
+@pytest.mark.parametrize("owner", ["self", "Runner"])
+def test_so_does_the_default_where_a_class_has_the_list(owner: str) -> None:
+    source = _CLASS.format(owner=owner)
+    assert migrate_source(source, "anyaccel").new == source
+
+
+def test_a_list_with_a_comment_for_each_device_stays() -> None:
+    listed = '[\n        "cpu",  # slow\n        "cuda",  # needs a GPU\n    ]'
+    source = _FUNCTION.format(check=f"assert device in {listed}")
+    assert migrate_source(source, "anyaccel").new == source
+
+
 @pytest.mark.parametrize(
     "check", ["x.device.type not in ('cpu', 'cuda')", "torch.device(device).type not in ('cpu', 'cuda')"]
 )
@@ -69,4 +93,10 @@ def test_the_device_of_a_tensor_is_refused_as_before(check: str) -> None:
     source = (
         f"import torch\n\ndef launch(x, device):\n    if {check}:\n        raise ValueError(x)\n    ops.kernel(x)\n"
     )
+    assert migrate_source(source, "anyaccel").new == source
+
+
+def test_so_is_one_that_has_a_name() -> None:
+    check = 'kind = x.device.type\n    assert kind in ("cpu", "cuda")'
+    source = f"import torch\n\ndef launch(x):\n    {check}\n    ops.kernel(x)\n"
     assert migrate_source(source, "anyaccel").new == source
