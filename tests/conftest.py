@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -27,6 +28,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+gc.disable()  # until all tests are known
+
 LONG = ("test_wheel.py", "test_style.py")
 """Files of a test that takes half a minute or more, and whose place is at the end."""
 
@@ -35,6 +38,13 @@ LONG = ("test_wheel.py", "test_style.py")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run long files first, so that no worker waits for one in the end; the others keep their order."""
     items.sort(key=lambda item: item.path.name not in LONG)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Take what lives as long as the process, torch and all tests, out of every search for garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

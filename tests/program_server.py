@@ -8,6 +8,7 @@ end in time has been killed, and has no status.
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import signal
@@ -104,5 +105,7 @@ def _serve() -> tuple[Any, dict[str, Any]] | None:
     return None
 
 
+gc.collect()
+gc.freeze()  # forks do not look for garbage in what was imported here, which would copy its memory
 if __name__ == "__main__" and (program_to_run := _serve()) is not None:
     exec(*program_to_run)  # noqa: S102  # at the module's top, from where Python ends by itself

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import errno
+import gc
 import io
 import logging
 import os
@@ -97,3 +98,5 @@ def main() -> None:
             highlight=False, soft_wrap=True,
         )  # fmt: skip
         raise SystemExit(1) from None
+    finally:
+        gc.freeze()  # Python would look for garbage in all of torch as it ends, which takes 0.4 s

@@ -79,8 +79,9 @@ def decide(plan: Plan) -> None:
 def _is_beside_accelerators(plan: Plan, node: cst.CSTNode) -> bool:
     """Return whether a question stands in ``t.is_cuda or t.device.type in ("cpu", "xpu", "hpu")``."""
     either = plan.view.parent(node)
-    is_either = isinstance(either, cst.BooleanOperation) and isinstance(either.operator, cst.Or)
-    return is_either and any(text_of(each) in ACCELERATORS for each in plan.view.inside(either, cst.SimpleString))
+    if not isinstance(either, cst.BooleanOperation) or not isinstance(either.operator, cst.Or):
+        return False
+    return any(text_of(each) in ACCELERATORS for each in plan.view.inside(either, cst.SimpleString))
 
 
 def keep_guarded_devices(plan: Plan) -> None:

@@ -9,6 +9,7 @@ and the outcome of each.
 from __future__ import annotations
 
 import fnmatch
+import gc
 import json
 import os
 import sys
@@ -81,6 +82,7 @@ def main() -> int:
             said = f"importing torch's test framework failed: {error}. Fix: pip install expecttest numpy"
             print(json.dumps({"error": said}), file=pipe)
             return 2
+        gc.freeze()  # what was imported stays: no search for garbage needs to look at it
         print(json.dumps({"tests": list(tests)}), file=pipe)
         for name, test in list(tests.items())[asked["first"] :]:
             print(json.dumps({"begins": name}), file=pipe)

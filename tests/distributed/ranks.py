@@ -59,6 +59,9 @@ def say(*words):
 """
 
 
+_FROZEN = f"{__package__}.frozen"
+
+
 def join(rank: int, world: int, store: str, backend: str = "shm", timeout: timedelta = _TIMEOUT) -> None:
     """Make this process a rank of the default group."""
     torch.set_num_threads(1)
@@ -71,7 +74,7 @@ def _context() -> Any:
     It has also imported what DDP and torch's optimizers import at first use.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch._dynamo", "torch.distributed.fsdp", "anyaccel.distributed"])
+    context.set_forkserver_preload(["torch._dynamo", "torch.distributed.fsdp", "anyaccel.distributed", _FROZEN])
     return context
 
 

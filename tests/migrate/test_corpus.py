@@ -42,8 +42,14 @@ def test_line_endings_change_nothing_else(name: str) -> None:
     assert new == (corpus.CASES / name / "after.txt").read_text().replace("\n", "\r\n")
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", corpus.names())
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        pytest.param(name, target, marks=() if number % len(TARGETS) == place else pytest.mark.slow)
+        for number, name in enumerate(corpus.names())
+        for place, target in enumerate(TARGETS)
+    ],
+)
 def test_a_second_run_changes_nothing(name: str, target: str) -> None:
     once = corpus.migrated(name, target).new
     ast.parse(once)
