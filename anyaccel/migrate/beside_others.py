@@ -18,9 +18,8 @@ OTHERS = re.compile(
     r"\b(torch\.)?(xpu|npu|hpu|mlu|musa|sdaa)\b|_(xpu|npu|hpu|mlu|musa|sdaa)_|[\"'](xpu|npu|hpu|mlu|musa|sdaa)",
     re.IGNORECASE,
 )
-HARMLESS = re.compile(
-    r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect|synchronize|reset_(peak|max)_\w+)\(|\bgc\.collect\("
-)
+HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect)\(")
+_AGAIN = re.compile(HARMLESS.pattern + r"|\btorch\.cuda\.(synchronize|reset_(peak|max)_\w+)\(|\bgc\.collect\(")
 _MOVES = re.compile(r"([\w.]+) = \1\.(cuda|to)\([^()]*\)|[\w.]+\.(cuda|to)\([^()]*\)")
 _SAYS = re.compile(r"(print|[\w.]+\.(info|debug|warn|warning|error))\(")
 
@@ -69,7 +68,5 @@ def _may_be_repeated(view: SourceView, statement: cst.CSTNode) -> bool:
         target = view.code(statement.targets[0].target)
         return re.search(rf"(?<![\w.]){re.escape(target)}\b", view.code(statement.value)) is None
     return (
-        isinstance(statement, cst.Pass | cst.Return)
-        or HARMLESS.match(code) is not None
-        or _SAYS.match(code) is not None
+        isinstance(statement, cst.Pass | cst.Return) or _AGAIN.match(code) is not None or _SAYS.match(code) is not None
     )

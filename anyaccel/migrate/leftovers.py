@@ -29,7 +29,7 @@ _LEFT = {
     "torch.version.cuda": "the version of CUDA that torch was built with; None where it was not",
 }
 _OF_EMPTY = {"", "dtype", "device", "pin_memory"}  # sizes, and what pin_empty() takes by name
-_PLACED = re.compile(r"(rank:\d+|[\w-]+)/cuda(:\d+)?$")
+_PLACED = re.compile(r"rank:\d+/cuda(:\d+)?$|(?!nvidia/)[\w-]+/cuda:\d+$")
 _FAILED = re.compile(r"CUDA (out of memory|error)")
 _HANDLES = ("cuda_stream", "cuda_event")
 _FACTORY = re.compile(
@@ -151,8 +151,8 @@ def _is_asked_for_error(plan: Plan, node: cst.CSTNode) -> bool:
     """Return whether a text is looked for in an error's: ``"CUDA out of memory" in str(error)``."""
     around = plan.view.parent(node)
     call = plan.view.parent(around) if isinstance(around, cst.Arg) else None
-    is_start = isinstance(call, cst.Call) and (dotted(call.func) or ".startswith").endswith(".startswith")
-    return isinstance(around, cst.Comparison) or is_start
+    method = call.func.attr.value if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else ""
+    return isinstance(around, cst.Comparison) or method == "startswith"
 
 
 def decide_pinned_factories(plan: Plan) -> None:

@@ -33,7 +33,7 @@ def is_validation(view: SourceView, node: cst.BaseExpression) -> bool:
         return False
     if (dotted(node.left) or ".type").endswith(".type") or is_of_other_library(view, node):
         return False
-    if any(view.code(value).endswith((".type", ".device")) for value in view.values_of(node.left)):
+    if any(view.code(value).endswith(".type") for value in view.values_of(node.left)):
         return False
     operator, listed = node.comparisons[0].operator, node.comparisons[0].comparator
     is_inline = isinstance(listed, _LISTS) and all(text_of(element.value) for element in listed.elements)

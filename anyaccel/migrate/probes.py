@@ -81,9 +81,10 @@ def _keeps_answer(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool
     inner: Any = attempt
     for around in takewhile(lambda each: not isinstance(each, cst.FunctionDef), view.ancestors(attempt)):
         if isinstance(around, cst.IndentedBlock | cst.Module):
-            before += [view.code(line).strip() for line in around.body[: list(around.body).index(inner)]]
+            before += [view.code(line) for line in around.body[: list(around.body).index(inner)]]
         inner = around
-    return any(re.fullmatch(rf"{re.escape(given[0])} = (None|False|0|[\"'][^\"'\n]*[\"'])", each) for each in before)
+    held = re.compile(rf"^{re.escape(given[0])} = (None|False|0|[\"'][^\"'\n]*[\"'])[ ]*(#[^\n]*)?\r?$", re.MULTILINE)
+    return any(map(held.search, before))
 
 
 def _gives_another_answer(view: SourceView, attempt: cst.Try) -> bool:

@@ -159,10 +159,10 @@ class SourceView:
         for node in self._scopes.unbound("torch"):  # from an earlier notebook cell or a star import
             self._record(node, "torch")
         for made in self.of(cst.Assign):  # torch = lazily_imported(); torch, nn = try_import_torch()
-            parts = self.inside(made, cst.Name) if isinstance(made.value, cst.Call) else ()
-            for target in [each for each in parts if each.value == "torch" and not self.is_within(each, made.value)]:
-                for node in self.uses(target) or ():
-                    self._record(node, "torch")
+            names = self.inside(made, cst.Name) if isinstance(made.value, cst.Call) else ()
+            bound = (each for each in names if isinstance(self.parent(each), cst.AssignTarget | cst.Element))
+            for node in (use for each in bound if each.value == "torch" for use in self.uses(each) or ()):
+                self._record(node, "torch")
         for each in self.of(cst.Param):  # a function that is given the module
             for node in (self.uses(each.name) or ()) if each.name.value == "torch" else ():
                 self._record(node, "torch")
