@@ -424,6 +424,9 @@ class OpBuilder:
         )
         if target != NATIVE or cxx.is_zig:  # with its C++ library's symbols, a library from ziglang is 8 MB
             link_paths = (*link_paths, "-s")
+        words = (*cxx.command, *self.extra_ldflags(), *self.cxx_args())
+        if cxx.is_zig and not any(word.startswith("-fsanitize") for word in words):
+            link_paths = (*link_paths, torch_libraries.WITHOUT_UBSAN)
         return NativeRecipe(
             op=self.name,
             sources=tuple(self.source_files()),

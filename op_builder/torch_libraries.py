@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from .engine.targets import Platform
 
 __all__ = [
-    "OLDEST_TORCH", "cxx_compiler", "facts", "link_flags", "link_paths", "macros",
+    "OLDEST_TORCH", "WITHOUT_UBSAN", "cxx_compiler", "facts", "link_flags", "link_paths", "macros",
     "missing_python_headers", "note",
     "retargeted", "stand_in", "too_old_for_stable_abi", "torch_include_dirs", "unknown_compiler", "with_standard",
 ]  # fmt: skip
 
 OLDEST_TORCH = (2, 10)
 """The oldest torch that stable-ABI ops run on; one binary serves it and every later version."""
+WITHOUT_UBSAN = "-fno-sanitize=undefined"
+"""How ziglang links: otherwise it first compiles a runtime library for UndefinedBehaviorSanitizer, which takes 6 s."""
 
 
 def unknown_compiler(given: str | None) -> CxxCompiler:
@@ -160,6 +162,7 @@ def stand_in(platform: Platform, root: Path) -> str:
             *zig_for(platform.triple, root).command,
             "-shared",
             "-nostdlib++",  # ziglang would compile its own first
+            *("-s", WITHOUT_UBSAN),
             "-Wl,-soname,libtorch_cpu.so",
             "names.cpp",
             "-o",

@@ -149,16 +149,19 @@ def of_constants(plan: Plan, regions: list[cst.CSTNode]) -> Objection | None:
 
 
 def _library_given_options(plan: Plan, value: cst.CSTNode | None) -> str:
-    """Return the function that takes an answer as an option that names CUDA: ``options["use_cuda"] = …``, ``f(**options)``."""
+    """Return the function that takes an answer as an option that names CUDA: ``options["use_cuda"] = …``, ``f(options)``."""
     target = value.targets[0].target if isinstance(value, cst.Assign) else None
-    if not isinstance(target, cst.Subscript) or not _NAMES_CUDA.search(plan.view.code(target.slice[0])):
+    key: cst.CSTNode | None = None
+    options: cst.BaseExpression | None = None
+    if isinstance(target, cst.Subscript):
+        key, options = target.slice[0], target.value
+    if isinstance(value, cst.DictElement):
+        key, made = value.key, plan.view.parent(plan.view.parent(value) or value)
+        options = made.targets[0].target if isinstance(made, cst.Assign) else None
+    if key is None or options is None or not _NAMES_CUDA.search(plan.view.code(key)):
         return ""
-    taking = (
-        call
-        for call in plan.view.of(cst.Call)
-        for each in call.args
-        if each.star == "**" and dotted(each.value) == dotted(target.value)
-    )
+    given = [(call, each.value) for call in plan.view.of(cst.Call) for each in call.args]
+    taking = (call for call, each in given if dotted(each) == dotted(options))
     return next((dotted(call.func) or "a library" for call in taking if _may_be_library(plan, call.func)), "")
 
 

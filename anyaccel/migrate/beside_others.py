@@ -19,7 +19,8 @@ OTHERS = re.compile(
     re.IGNORECASE,
 )
 HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect)\(")
-_AGAIN = re.compile(HARMLESS.pattern + r"|\btorch\.cuda\.(synchronize|reset_(peak|max)_\w+)\(|\bgc\.collect\(")
+_APPLES = re.compile(r"\bmps\.is_available\(\)")
+_AGAIN = re.compile(HARMLESS.pattern + r"|\btorch\.cuda\.synchronize\(|\bgc\.collect\(")
 _MOVES = re.compile(r"([\w.]+) = \1\.(cuda|to)\([^()]*\)|[\w.]+\.(cuda|to)\([^()]*\)")
 _SAYS = re.compile(r"(print|[\w.]+\.(info|debug|warn|warning|error))\(")
 
@@ -48,9 +49,8 @@ def does_again(view: SourceView, test: cst.If) -> bool:
 def _asks_for_other(view: SourceView, test: cst.If) -> bool:
     """Return whether a question without an ``else`` is for another accelerator, and does not leave."""
     asked = view.code(test.test)
-    return (
-        OTHERS.search(asked) is not None and "cuda" not in asked and test.orelse is None and not leaves(view, test.body)
-    )
+    is_of_other = OTHERS.search(asked) is not None or _APPLES.search(asked) is not None
+    return is_of_other and "cuda" not in asked and test.orelse is None and not leaves(view, test.body)
 
 
 def _may_be_repeated(view: SourceView, statement: cst.CSTNode) -> bool:

@@ -27,6 +27,7 @@ __all__ = ["regions_that_stay"]
 _VENDORS = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda", "cupy", "cupyx", "safe_gpu")
 _OF_CLASS = "{} implements CUDA for a device layer of its own, which has other classes for other devices"
 _OF_SIBLING = "{} is CUDA's class beside those of other devices"
+_NO_BASES = {"", "ABC", "Generic", "Protocol", "object"}
 _OF_ANSWER = "{} is named after CUDA, and says whether it is available"
 _OF_METHOD = "part of a method called cuda()"
 _OF_LADDER = "CUDA's branch of a question that has one for another accelerator by name, too"
@@ -163,7 +164,9 @@ def _is_one_of_several(view: SourceView, owner: cst.ClassDef) -> bool:
     asked = [one for each in others for one in each.body.body if isinstance(one, cst.FunctionDef)]
     answers = [each for each in asked if each.name.value == "is_available"]
     is_abstract = [any("abstract" in view.code(one) for one in each.decorators) for each in answers]
-    return owner.name.value[:4] in ("CUDA", "Cuda") and not all(is_abstract)
+    here = {each.name.value for each in others} | _NO_BASES
+    is_from_elsewhere = any((dotted(each.value) or "").rpartition(".")[2] not in here for each in owner.bases)
+    return owner.name.value[:4] in ("CUDA", "Cuda") and (is_from_elsewhere or not all(is_abstract))
 
 
 def _asked_of_module(view: SourceView, owner: cst.ClassDef) -> set[str]:

@@ -40,6 +40,10 @@ _FIRST_ARGUMENT = frozenset(
         "torch.distributed.device_mesh.DeviceMesh", "torch.distributed.tensor.DeviceMesh",
     }
 )  # fmt: skip
+_OF_SEVERAL = "the option lists several accelerators, which the program may tell apart; choose its default"
+_KEYS = ("name", "kind", "type", "label", "id")
+_STORES = (cst.BaseSmallStatement, cst.NamedExpr, cst.Module)
+_MAKES = (cst.AssignTarget, cst.AnnAssign, cst.NamedExpr)
 _DEVICE_TYPES = {"auto", "cpu", "cuda", "mps", *ACCELERATORS}
 _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
@@ -179,8 +183,9 @@ def _as_argument(view: SourceView, argument: cst.Arg) -> Position:
     if full_name == "torch.load" and place == 1:
         return _YES
     if method in ("get", "pop", "getattr", "setdefault") and place >= 1:
-        stored = next(each for each in view.ancestors(call) if isinstance(each, cst.BaseSmallStatement | cst.Module))
-        if isinstance(stored, cst.Assign) and any(is_listed(view, each.target) for each in stored.targets):
+        stored = next(each for each in view.ancestors(call) if isinstance(each, _STORES))
+        made = stored.targets if isinstance(stored, cst.Assign) else [stored]
+        if any(is_listed(view, each.target) for each in made if isinstance(each, _MAKES)):
             return Position(OF_LIST)
         return _YES if DEVICE_NAME.search(text_of(call.args[place - 1].value) or "") else Position(_UNKNOWN)
     is_moved = place == 1 and full_name.startswith("accelerate.") and called == "send_to_device"
@@ -201,18 +206,13 @@ def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> 
             return Position(_UNKNOWN)
         listed = _listed(call)
         if listed & ACCELERATORS:
-            return Position(
-                "the option lists several accelerators, which the program may tell apart; choose its default"
-            )
+            return Position(_OF_SEVERAL)
         is_open = "choices" not in options or ({"cpu", "cuda"} <= listed and listed <= _DEVICE_TYPES)
         return _YES if is_open else Position("the option has choices; add the new default to them first")
     if method in ("dict", "update"):
-        is_setting = _is_setting(view, keyword)
-        return (
-            _YES
-            if is_setting
-            else Position("part of a dictionary; use get_accelerator().device_name() if its reader takes any device")
-        )
+        return _YES if _is_setting(view, keyword) else Position(_OF_DICTIONARY)
+    if any(each.keyword and each.keyword.value in _KEYS and text_of(each.value) == "cuda" for each in call.args):
+        return Position("CUDA's row of a table of devices; decide what the row for the accelerator is")
     is_named = keyword.endswith("_device") and not _OF_CUDA.search(keyword)
     return _YES if keyword in KEYWORDS or is_named else Position(_UNKNOWN)
 

@@ -34,7 +34,7 @@ _CHOICE_OF_BACKEND = re.compile(
     r"\s+[\"'`]+gloo[\"'`]+(?:\s+otherwise)?",
     re.IGNORECASE,
 )
-_VALUE = re.compile(r"[\"'`]cuda[\"'`]+:")
+_VALUE = re.compile(r"[\"'`]cuda([\"'`]+:|:\w)")
 _RETURNS = re.compile(
     r"\A\W*[^\n]*|^[ \t]*:?(?:returns?|yields)\b.*?(?=\n[ \t]*\n|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL
 )

@@ -77,11 +77,15 @@ def decide(plan: Plan) -> None:
 
 
 def _is_beside_accelerators(plan: Plan, node: cst.CSTNode) -> bool:
-    """Return whether a question stands in ``t.is_cuda or t.device.type in ("cpu", "xpu", "hpu")``."""
-    either = plan.view.parent(node)
-    if not isinstance(either, cst.BooleanOperation) or not isinstance(either.operator, cst.Or):
-        return False
-    return any(text_of(each) in ACCELERATORS for each in plan.view.inside(either, cst.SimpleString))
+    """Return whether a question stands in ``t.is_cuda or t.device.type in ("cpu", "xpu", "hpu")``, of the same tensor."""
+    either, around = node, plan.view.parent(node)
+    while isinstance(around, cst.BooleanOperation) and isinstance(around.operator, cst.Or):
+        either, around = around, plan.view.parent(around)
+    device = f"{(dotted(node) or '').rpartition('.')[0]}.device"
+    compared = [
+        each for each in plan.view.inside(either, cst.Comparison) if dotted(each.left) in (device, f"{device}.type")
+    ]
+    return any(text_of(text) in ACCELERATORS for each in compared for text in plan.view.inside(each, cst.SimpleString))
 
 
 def keep_guarded_devices(plan: Plan) -> None:

@@ -29,8 +29,8 @@ _LEFT = {
     "torch.version.cuda": "the version of CUDA that torch was built with; None where it was not",
 }
 _OF_EMPTY = {"", "dtype", "device", "pin_memory"}  # sizes, and what pin_empty() takes by name
-_PLACED = re.compile(r"rank:\d+/cuda(:\d+)?$|(?!nvidia/)[\w-]+/cuda:\d+$")
-_FAILED = re.compile(r"CUDA (out of memory|error)")
+_PLACED = re.compile(r"\w*(rank|worker|trainer|ps|node|server|client|master)[\w:-]*/cuda(:\d+)?$")
+_FAILED = re.compile(r"CUDA (out of memory|error($|[:.,]))")
 _HANDLES = ("cuda_stream", "cuda_event")
 _FACTORY = re.compile(
     r"^(empty|zeros|ones|full|rand|randn|randint)(_like)?$|^(arange|empty_strided|eye|linspace|logspace|randperm|range|tensor)$"
@@ -152,7 +152,8 @@ def _is_asked_for_error(plan: Plan, node: cst.CSTNode) -> bool:
     around = plan.view.parent(node)
     call = plan.view.parent(around) if isinstance(around, cst.Arg) else None
     method = call.func.attr.value if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else ""
-    return isinstance(around, cst.Comparison) or method == "startswith"
+    is_compared = isinstance(around, cst.Comparison | cst.ComparisonTarget)
+    return is_compared or method in ("startswith", "find", "index", "search", "match")
 
 
 def decide_pinned_factories(plan: Plan) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["OF_LIST", "is_listed", "is_refused", "is_validation", "with_one_more"]
 
 _LISTS = (cst.List, cst.Tuple, cst.Set)
+_DEPTH = 5
+_COMPARED = re.compile(
+    r"(?:(?:torch\.device|str)\()?([\w.]+?)\)?(?:\.type|\.(?:lower|strip)\(\)|\.split\([^()]*\)\[0\])*"
+)
+"""The name in ``torch.device(device).type`` or ``device.split(":")[0].lower()``."""
 OF_LIST = "compared with the types of devices that are allowed; add the new ones there first"
 
 
@@ -70,23 +76,30 @@ def is_refused(view: SourceView, parameter: cst.Param) -> bool:
 def _compared_with_list(view: SourceView, node: cst.Comparison) -> str:
     """Return the last name on the left of a comparison with a list of the CPU and CUDA, written there or by name; else empty."""
     target = node.comparisons[0]
-    if not isinstance(target.operator, cst.In | cst.NotIn):
+    compared = _COMPARED.fullmatch(view.code(node.left))
+    if compared is None or not isinstance(target.operator, cst.In | cst.NotIn):
         return ""
-    for listed in _written(view, target.comparator):
-        if isinstance(listed, _LISTS):
-            names = {text_of(element.value) for element in listed.elements}
-            if {"cpu", "cuda"} <= names and not names & ACCELERATORS:
-                return (dotted(node.left) or "").removesuffix(".type").rpartition(".")[2]
-    return ""
+    names = _names_in(view, target.comparator)
+    is_of_cuda = {"cpu", "cuda"} <= names and not names & ACCELERATORS
+    return compared[1].rpartition(".")[2] if is_of_cuda else ""
 
 
-def _written(view: SourceView, listed: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """Return the lists that an expression may be: itself, what its name holds, or a class's own: ``self.DEVICES``."""
-    values = [listed, *view.values_of(listed)]
-    if isinstance(listed, cst.Attribute):
-        values += view.assigned.get(listed.attr.value, [])
-    calls = [each for each in values if isinstance(each, cst.Call) and len(each.args) == 1]
-    return [*values, *(each.args[0].value for each in calls)]  # frozenset(["cpu", "cuda"])
+def _names_in(view: SourceView, listed: cst.BaseExpression, depth: int = 0) -> set[str]:
+    """Return the texts of a list, written there, ``[*KINDS, "meta"]``, by name, or a class's own: ``self.DEVICES``."""
+    if depth > _DEPTH:
+        return set()
+    if isinstance(listed, cst.SimpleString):
+        return {text_of(listed) or ""} if depth else set()  # `"cuda" in "cuda:0"` is no list
+    if isinstance(listed, _LISTS):
+        parts = [each.value for each in listed.elements]
+    elif isinstance(listed, cst.BinaryOperation):
+        parts = [listed.left, listed.right]
+    elif isinstance(listed, cst.Call):
+        parts = [each.value for each in listed.args[:1]]  # frozenset(["cpu", "cuda"])
+    else:
+        parts = view.values_of(listed)
+        parts = parts or (view.assigned.get(listed.attr.value, []) if isinstance(listed, cst.Attribute) else [])
+    return {name for each in parts for name in _names_in(view, each, depth + 1)}
 
 
 def _names_listed(view: SourceView) -> set[str]:

@@ -54,6 +54,8 @@ _ENSURED = re.compile(
     rf"(?P<verb>\b(?:make sure|ensure)(?: that)?) {_CUDA}(?= is (?:available|installed))", re.IGNORECASE
 )
 _IF_NOT = re.compile(r"\b(?P<if>if|when|where) CUDA (?:is not|isn't) available", re.IGNORECASE)
+_NAMES_DEVICE = re.compile(r"[\"'`]cuda:\w")
+_OF_BACKEND = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)nccl\b", re.IGNORECASE)
 _IF = re.compile(r"\b(?P<if>if|when|where) CUDA (?:is )?available", re.IGNORECASE)
 _NUMBERED = re.compile(rf"{_CUDA}(?= #?\Z)")
 _OF_INDEX = re.compile(rf"{_CUDA}(?= device is:? ?\Z)")
@@ -241,9 +243,10 @@ def _correct_help(plan: Plan, option: cst.Call) -> None:
     ones = _decided(plan, default) if default is not None else []
     if told is None or not ones or not _is_rewritten(ones):
         return
+    fills_in = (dotted(option.func) or "").endswith("add_argument")
     for text in _texts(told):
         if isinstance(text, cst.SimpleString):
-            _reword(plan, text, if_available)
+            _reword(plan, text, lambda old: if_available(_OF_BACKEND.sub(r"\1%(default)s", old) if fills_in else old))
 
 
 def _decided(plan: Plan, region: cst.CSTNode) -> list[SiteDecision]:
@@ -326,5 +329,7 @@ def _in_contract(plan: Plan, member: str) -> str:
 
 
 def _of_question(line: str) -> str:
+    if _NAMES_DEVICE.search(line):
+        return line  # "``cuda:0`` if CUDA is available" is as false as before, and not more
     new = _IF.sub(r"\g<if> an accelerator is available", _IF_NOT.sub(r"\g<if> no accelerator is available", line))
     return line if new == line else _NOUN.sub(_noun, new)

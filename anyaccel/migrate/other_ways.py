@@ -46,7 +46,7 @@ _ATTENTION = re.compile(r"attn_(backend|impl(ementation)?)\b|[\"'](sdpa|eager)[\
 _CUDAS_KERNELS = re.compile(r"flash_?att|triton|xformers|apex|(^|_)(bnb|fa[23]|trt)(_|$)|cuda_?kernel", re.IGNORECASE)
 _TO_HOST = re.compile(r"\.cpu\(\)|\.to\([\"']cpu[\"']\)")
 _INDEX = re.compile(r"\.(get_device|current_device)\(\)|\.index\b")
-_NO_INDEX = re.compile(r"^(return )?-1$")
+_NO_INDEX = re.compile(r"^(return |(?P<name>[\w.]+) = )?-1$")
 _OF_APPLE = re.compile(r"\b(is_)?mps\b|_mps_")
 _IS_ON_MPS = re.compile(r"^[\w.()]+\.is_mps$")
 _IS_DEVICE = re.compile(r"""^(torch\.device\()?["'](cuda|mps)(:0)?["']\)?$""")
@@ -129,8 +129,9 @@ def functions_called(plan: Plan, region: cst.CSTNode) -> list[cst.FunctionDef]:
 
 
 def _names_location(plan: Plan, region: cst.CSTNode) -> bool:
-    """Return whether code, without its comments, names ``map_location``."""
-    return any(each.value == "map_location" for each in plan.view.inside(region, cst.Name))
+    """Return whether code, without its comments, names ``map_location``, or has it as a key: ``{"map_location": "cpu"}``."""
+    keys = (text_of(each) for each in plan.view.inside(region, cst.SimpleString))
+    return "map_location" in {*keys, *(each.value for each in plan.view.inside(region, cst.Name))}
 
 
 def _others(plan: Plan, found: Regions) -> list[cst.CSTNode]:
@@ -145,9 +146,12 @@ def _others(plan: Plan, found: Regions) -> list[cst.CSTNode]:
 def _of_no_index(plan: Plan, found: Regions) -> Iterator[Objection]:
     """Yield an objection if the answer is an index, or -1, by which other code may call what is CUDA's."""
     is_index = any(_INDEX.search(plan.view.code(each)) for each in found.blocks)
-    for each in _others(plan, found) if is_index else ():
+    for each in _others(plan, found):
         value = each.body[-1] if isinstance(each, cst.IndentedBlock | cst.SimpleStatementLine) else each
-        if _NO_INDEX.search(plan.view.code(value).strip()):
+        around = plan.view.parent(plan.view.parent(each) or each)
+        named = plan.view.code(around).partition("=")[0] if isinstance(around, cst.Assign | cst.Arg) else ""
+        told = _NO_INDEX.search(plan.view.code(value).strip())
+        if told and (is_index or "cuda" in f"{named}{told['name']}"):
             yield Objection(
                 "depends-on-cuda", "an index for CUDA, and -1 otherwise, depends on it; decide what other devices have"
             )

@@ -29,10 +29,8 @@ _KERNEL = re.compile(
     r"pynvml|nvml\w+|apex|amp_C|bnb|bitsandbytes)(\.|$)"
 )
 _PRECISION = re.compile(r"bfloat16|bf16|fp16|float16|fp8|half|dtype|precision", re.IGNORECASE)
-_NO_KERNEL = re.compile(
-    r"(^|[._])(to|is|has|use|move|check|get|set|init)_(the_)?cuda$"
-    r"|_cuda\.(append|add|update|extend|insert|pop|remove|get|items|keys|values)$"
-)
+_NO_KERNEL = re.compile(r"(^|[._])(to|is|has|use|move|check|get|set|init)_(the_)?cuda$")
+_OF_COLLECTION = re.compile(r"_cuda\.(append|add|update|extend|insert|pop|remove|get|items|keys|values)$")
 
 
 def leave_own_branch(plan: Plan, question: SiteDecision, asked: cst.CSTNode, regions: list[cst.CSTNode]) -> bool:
@@ -69,7 +67,10 @@ def _is_capability(plan: Plan, one: SiteDecision, is_of_precision: bool) -> bool
 
 def _kernel_in(plan: Plan, region: cst.CSTNode) -> str:
     for call in plan.view.inside(region, cst.Call):
-        name = plan.view.name(call.func) or dotted(call.func) or ""
+        imported = plan.view.name(call.func)
+        name = imported or dotted(call.func) or ""
+        if not imported and _OF_COLLECTION.search(name):
+            continue
         if not name.startswith("torch.") and _KERNEL.search(name) and not _NO_KERNEL.search(name):
             return dotted(call.func) or name
     return ""

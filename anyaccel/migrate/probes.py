@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from .site import SiteOutcome
-from .source_view import dotted
+from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -75,7 +75,9 @@ def _is_probe(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool:
 def _keeps_answer(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool:
     """Return whether a constant stays what a name holds if a short ``try`` fails: ``found = None; try: …; except …: pass``."""
     given = _given_at_end(attempt.body)
-    if given is None or not given[0] or set(caught) != {"pass"} or len(attempt.body.body) > _SHORT:
+    if given is None or not given[0] or not set(caught) <= {"pass", "..."} or len(attempt.body.body) > _SHORT:
+        return False
+    if not _is_of_device(view, given[1]):
         return False
     before: list[str] = []
     inner: Any = attempt
@@ -83,8 +85,19 @@ def _keeps_answer(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool
         if isinstance(around, cst.IndentedBlock | cst.Module):
             before += [view.code(line) for line in around.body[: list(around.body).index(inner)]]
         inner = around
-    held = re.compile(rf"^{re.escape(given[0])} = (None|False|0|[\"'][^\"'\n]*[\"'])[ ]*(#[^\n]*)?\r?$", re.MULTILINE)
+    constant = r"(None|False|-?\d+|\[\]|\{\}|[\"'][^\"'\n]*[\"'])"
+    held = re.compile(rf"^{re.escape(given[0])}(: [^=\n]+)? = {constant}[ ]*([;#][^\n]*)?\r?$", re.MULTILINE)
     return any(map(held.search, before))
+
+
+def _is_of_device(view: SourceView, value: cst.BaseExpression) -> bool:
+    """Return whether a value tells what CUDA is: a constant, or what is made on it; a number of devices has an exact answer."""
+    is_asked = any(view.name(each.func).startswith("torch.cuda.") for each in view.inside(value, cst.Call))
+    names = {text_of(each) or "" for each in view.inside(value, cst.SimpleString)}
+    is_constant = isinstance(value, cst.SimpleString | cst.Integer) or (
+        isinstance(value, cst.Name) and _is_constant(value)
+    )
+    return is_constant or (not is_asked and any(each.startswith("cuda") for each in names))
 
 
 def _gives_another_answer(view: SourceView, attempt: cst.Try) -> bool:

@@ -159,19 +159,30 @@ def is_count_needed(plan: Plan, call: cst.CSTNode) -> bool:
 
 
 def _is_asserted_only_if(plan: Plan, use: cst.CSTNode, stored: cst.Assign) -> bool:
-    """Return whether an assertion on a stored count stands under a condition, without which the program goes on with 0."""
+    """Return whether an assertion on a stored count may not run: the program then goes on with 0."""
     asserted = next((each for each in plan.view.ancestors(use) if isinstance(each, cst.Assert)), None)
-    if asserted is None or plan.view.function_around(asserted) is not plan.view.function_around(stored):
+    if asserted is None:
         return False
-    return any(
-        isinstance(each, cst.If) and not plan.view.is_within(stored, each) and not _asserts_in_both(plan, each)
-        for each in plan.view.ancestors(asserted)
-    )
+    around = list(plan.view.ancestors(asserted))
+    function = plan.view.function_around(asserted)
+    if function is not plan.view.function_around(stored):
+        is_nested = any(each in around for each in plan.view.ancestors(stored) if isinstance(each, cst.FunctionDef))
+        return is_nested or function is None or not _asserts(plan.view, function.body, use)
+    blocks = [
+        each for each in around if each in set(plan.view.ancestors(stored)) and isinstance(each, cst.IndentedBlock)
+    ]
+    return not any(_asserts(plan.view, each, use) for each in [*blocks, plan.view.module])
 
 
-def _asserts_in_both(plan: Plan, test: cst.If) -> bool:
-    parts = [test.body, test.orelse] if test.orelse is not None else []
-    return bool(parts) and all(part and any(plan.view.inside(part, cst.Assert)) for part in parts)
+def _asserts(view: SourceView, part: cst.CSTNode | None, use: cst.CSTNode) -> bool:
+    """Return whether code asserts on a name whenever it runs."""
+    if isinstance(part, cst.BaseSuite | cst.SimpleStatementLine | cst.Module):
+        return any(_asserts(view, each, use) for each in part.body)
+    if isinstance(part, cst.Assert):
+        return any(view.code(each) == view.code(use) for each in view.inside(part, cst.Name, cst.Attribute))
+    if isinstance(part, cst.If):
+        return part.orelse is not None and _asserts(view, part.body, use) and _asserts(view, part.orelse, use)
+    return isinstance(part, cst.With | cst.Try | cst.Else) and _asserts(view, part.body, use)
 
 
 def _needs(plan: Plan, count: cst.CSTNode) -> bool:

@@ -91,7 +91,8 @@ def decide(plan: Plan) -> None:
             if "cuda" in (text_of(entry.key) or "").lower() and _only_counts(plan, entry.value):
                 leave_questions(plan, entry.value, OF_MESSAGE)
         kinds = {text_of(each.key) for each in entries} & _KINDS
-        if kinds == {"mps"} and _is_asked_by_device(plan, listed):
+        calls_cuda = of_cuda is not None and any(map(plan.view.name, plan.view.inside(of_cuda, cst.Attribute)))
+        if kinds == {"mps"} and not calls_cuda and _is_asked_by_device(plan, listed):
             continue  # another device has no entry
         if of_cuda is not None and kinds and plan.is_open(of_cuda.key):
             plan.leave(of_cuda.key, "device-name", _OF_ENTRY)
@@ -175,10 +176,13 @@ def _names_asked(plan: Plan, where: cst.CSTNode) -> list[str]:
 
 def _is_asked_by_device(plan: Plan, table: cst.Dict) -> bool:
     """Return whether a dictionary is read by a device's type: ``THRESHOLDS[device.type]``."""
-    made = plan.view.parent(table)
-    targets = made.targets if isinstance(made, cst.Assign) else ()
+    made, function = plan.view.parent(table), plan.view.function_around(table)
+    targets = made.targets if isinstance(made, cst.Assign) else (made,) if isinstance(made, cst.AnnAssign) else ()
     names = {(dotted(each.target) or "").rpartition(".")[2] for each in targets}
+    is_of_object = any(isinstance(each.target, cst.Attribute) for each in targets)
+    places = [] if function is None or is_of_object else [function]
     read = [each for each in plan.view.of(cst.Subscript) if plan.view.code(each.slice[0]).endswith(".type")]
+    read = [each for each in read if all(plan.view.is_within(each, place) for place in places)]
     return any(each.value is table or (dotted(each.value) or "").rpartition(".")[2] in names for each in read)
 
 

@@ -159,7 +159,8 @@ class SourceView:
         for node in self._scopes.unbound("torch"):  # from an earlier notebook cell or a star import
             self._record(node, "torch")
         for made in self.of(cst.Assign):  # torch = lazily_imported(); torch, nn = try_import_torch()
-            names = self.inside(made, cst.Name) if isinstance(made.value, cst.Call) else ()
+            targets = made.targets if isinstance(made.value, cst.Call) else ()
+            names = [each for target in targets for each in self.inside(target, cst.Name)]
             bound = (each for each in names if isinstance(self.parent(each), cst.AssignTarget | cst.Element))
             for node in (use for each in bound if each.value == "torch" for use in self.uses(each) or ()):
                 self._record(node, "torch")

@@ -51,7 +51,7 @@ void Callbacks::add(const void* group, const RunningPtr& issuer, std::function<v
 }
 
 bool Callbacks::run_left_over() {
-  if (!lacks_thread_.load(std::memory_order_acquire)) return false;
+  if (!lacks_thread()) return false;
   std::unique_lock lock(mutex_);
   while (spare_ == 0 && anyone_waits()) {
     if (next_ready() == lanes_.end()) look_for_stuck();

@@ -44,6 +44,9 @@ class Callbacks {
   // Whoever adds one calls run_left_over() afterwards, when the operation counts as finished and no lock is held.
   void add(const void* group, const RunningPtr& issuer, std::function<void()> callback);
 
+  // Returns whether the process could start no thread when one was last needed.
+  bool lacks_thread() const { return lacks_thread_.load(std::memory_order_acquire); }
+
   // In a process that may have no more threads, runs the callbacks that no thread will run. Never waits.
   // Returns whether some still have to wait for others: it is to be called again, soon.
   bool run_left_over();
@@ -76,7 +79,7 @@ class Callbacks {
   std::condition_variable changed_;
   Lanes lanes_;  // lanes with work
   int spare_ = 0;
-  std::atomic<bool> lacks_thread_ = false;  // when one was last needed
+  std::atomic<bool> lacks_thread_ = false;
 };
 
 }  // namespace anyaccel::comm

@@ -28,9 +28,13 @@ struct Waiter {  // struct futex_waitv of Linux 5.16
 constexpr long kSysFutexWaitv = 449;
 constexpr std::uint32_t kFutex32 = 2;
 
+thread_local bool drives_groups = false;
+
 }  // namespace
 
 Progress& Progress::instance() { return process_wide<Progress>(); }
+
+bool Progress::is_this_thread() { return drives_groups; }
 
 void Progress::attend(const GroupPtr& group) {
   const std::lock_guard lock(mutex_);
@@ -112,6 +116,7 @@ void Progress::Driver::sweep_all() {
 
 void Progress::Driver::run() {
   pthread_setname_np(pthread_self(), "anyaccel-shm");
+  drives_groups = true;
   int idle_turns = 0;
   for (;;) {
     {

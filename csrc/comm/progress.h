@@ -17,6 +17,8 @@ class Progress {
 
   // Drives a group until it has nothing pending. Throws a CommError if the process may have no thread for that.
   void attend(const GroupPtr& group);
+  // Returns whether this is one of these threads: while it runs a callback, it drives nothing.
+  static bool is_this_thread();
   // Checks groups again that a waiting thread has driven in the meantime.
   void nudge();
   // Calls give_back() of a group regularly, until there is nothing left to free. Throws like attend().

@@ -103,7 +103,7 @@ LazyFuture::FuturePtr LazyFuture::get() {
     complete(*future_, value_, error_);
   } else {
     complete_in_turn();  // after the callbacks of operations before this one
-    if (Callbacks::instance().run_left_over()) {
+    if (Callbacks::instance().lacks_thread()) {
       const WithoutGil released;
       Callbacks::instance().wait_for_left_over();
     }
@@ -126,7 +126,7 @@ void LazyFuture::settle(std::exception_ptr error) {
 bool attend_if_possible(const GroupPtr& group) {
   try {
     Progress::instance().attend(group);
-    return true;
+    return !Progress::is_this_thread();  // its callback may wait for the operation's future
   } catch (const CommError& error) {
     TORCH_WARN_ONCE(error.what(),
                     " Until then, operations move only while a thread waits for them, or asks whether they "

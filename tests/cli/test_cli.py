@@ -64,6 +64,24 @@ def test_help_imports_no_torch(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
 
 
+def test_a_program_that_calls_main_ends_as_any_other(tmp_path: Path) -> None:
+    """Only our own command leaves objects in cycles as they are when it ends."""
+    code = """
+import sys
+from anyaccel.cli import main
+class Cycle:
+    def __init__(self): self.own = self
+    def __del__(self): print("finalized", flush=True)
+kept = Cycle()
+sys.argv = ["anyaccel", "--version"]
+main()
+"""
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    ).stdout
+    assert shown.splitlines()[1:] == ["finalized"]
+
+
 def test_report_shows_tables(tmp_path: Path) -> None:
     finished = _run("report", cwd=tmp_path)
     assert finished.returncode == 0, finished.stderr

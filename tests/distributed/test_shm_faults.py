@@ -543,6 +543,38 @@ def test_without_more_threads_a_callback_that_asks_holds_up_no_other_group(scrip
 
 
 @NEEDS_LIMIT_OF_THREADS
+def test_without_more_threads_a_callback_on_the_thread_of_all_groups_waits_for_its_own_operation(
+    scripts: Scripts,
+) -> None:
+    """It runs there as another callback, which only sleeps, is overtaken."""
+    scripts.start(
+        f"""
+        import resource
+        start()
+        def all_reduce(): return dist.all_reduce(torch.ones(3), async_op=True)
+        if rank == 0: time.sleep(0.3)
+        all_reduce().get_future().then(lambda future: None).wait()
+        time.sleep(3)  # the thread for callbacks ends, and that of all groups stays
+        dist.barrier()
+        {LIMITED}
+        if rank == 0: time.sleep(0.5)
+        works = all_reduce(), all_reduce()
+        main = threading.get_native_id()
+        own = lambda future: (all_reduce().get_future().wait()[0].tolist(), threading.get_native_id() == main)
+        sleeping = works[0].get_future().then(lambda future: time.sleep(1))
+        asking = works[1].get_future().then(own)
+        works[1].wait()
+        sleeping.wait()
+        say(*asking.wait())
+        """,
+        2,
+    )
+    first, second = scripts.outputs()
+    assert first.startswith("[2.0, 2.0, 2.0]")
+    assert second.strip() == "[2.0, 2.0, 2.0] False"
+
+
+@NEEDS_LIMIT_OF_THREADS
 def test_without_more_threads_nobody_waits_in_vain(scripts: Scripts) -> None:
     """For futures, in callbacks, by asking, for a callback after one that is busy, a message, and a rank that has died."""
     scripts.start(

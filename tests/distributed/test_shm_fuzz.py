@@ -59,5 +59,5 @@ def test_the_core_does_random_operations_under_sanitizers(tmp_path: Path, saniti
         pytest.skip("make test-soak runs it: `make test` has time for one of the two")
     program = built(tmp_path, sanitizer)
     run(program, "checks")
-    run(program, "threads", *(CHOSEN or "2-8 600 1").split())
-    run(program, "processes", *(CHOSEN or "2-8 200 2").split())
+    run(program, "threads", *(CHOSEN or "2-8 400 1").split())
+    run(program, "processes", *(CHOSEN or "2-8 150 2").split())

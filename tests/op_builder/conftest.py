@@ -17,6 +17,7 @@ from anyaccel.op_builder.engine import cache as cache_module
 from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.cache import Cache
 from anyaccel.op_builder.engine.toolchains.cxx import zig_program
+from anyaccel.op_builder.torch_libraries import WITHOUT_UBSAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,9 +44,9 @@ def warm_zig(tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "empty.cpp").touch()
     environment = {**os.environ, "PATH": str(folder), "ZIG_GLOBAL_CACHE_DIR": str(ZIG_CACHE)}
     compiled = [program, "c++", "-O1", "-fPIC", "-c", folder / "empty.cpp", "-o", folder / "empty.o"]
-    linked = [program, "c++", "-shared", folder / "empty.o", "-s", "-o", folder / "empty.so"]
+    linked = [program, "c++", "-shared", folder / "empty.o", "-s", WITHOUT_UBSAN, "-o", folder / "empty.so"]
     with FileLock(ZIG_CACHE / "tests.lock"):
-        for command in (compiled, linked):  # the library depends on the flags of linking: those of a build have no -O
+        for command in (compiled, linked):  # the library depends on the flags of linking: these are a build's
             subprocess.run(command, check=True, env=environment)
     return program
 

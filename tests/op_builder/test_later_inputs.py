@@ -302,6 +302,13 @@ def test_what_follows_zigs_program_is_nothing_of_the_users() -> None:
         ("env LD_LIBRARY_PATH=/opt/gcc-12 A=/x/g++ g++ -DA", ("-DA",)),
         ("ccache nice -n 5 icpx -DA -B/opt/gcc", ("-DA", "-B/opt/gcc")),
         ("env -i sh -DA", ("-DA",)),  # any program may be a compiler
+        ("setarch x86_64 g++ -DA", ("-DA",)),  # x86_64 is a program
+        ("setarch x86_64 -R g++ -DA", ("-DA",)),
+        ("setsid -w g++ -DA", ("-DA",)),
+        ("flock -w 5 /tmp/file g++ -DA", ("-DA",)),
+        ("sudo -u me g++ -DA", ("-DA",)),
+        ("ccache nvcc -ccbin g++ -DA", ("-ccbin", "g++", "-DA")),
+        ("env python3 -m ziglang c++ -DA", ("-DA",)),
         ("/x/mine -DA -B/opt/gcc", ("-DA", "-B/opt/gcc")),
         ("mpicxx -include cc -DA", ("-include", "cc", "-DA")),
         ("hipcc -x c++ -DA", ("-x", "c++", "-DA")),

@@ -44,10 +44,15 @@ TELL_PROGRAMS = (
 """Makes a driver print the programs it would start, without starting them."""
 _FIX = "pip install 'anyaccel[cxx]'"
 _PLAIN = frozenset(string.ascii_letters + string.digits + "_.+/-")
-_COMPILER = re.compile(r"(?:[^-].*-)?(?:c\+\+|cc|g\+\+|gcc|clang|clang\+\+|dpcpp|icpx|icx|nvc\+\+)(?:-[\d.]+)?")
+_COMPILER = re.compile(
+    r"(?:[^-].*-)?(?:c\+\+|cc|g\+\+|gcc|clang|clang\+\+|dpcpp|hipcc|icpx|icx|mpi(?:c\+\+|cc|cxx)|nvc\+\+|nvcc)(?:-[\d.]+)?"
+)
 """The names of C++ compilers, such as ``x86_64-linux-gnu-g++-12``."""
 _LAUNCHER = re.compile(
-    "ccache|sccache|distcc|icecc|env|nice|ionice|chrt|taskset|timeout|time|stdbuf|setarch|numactl|prlimit"
+    r"(?:s|build)?ccache|distcc|icecc|rewrapper|bear|scan-build|env|nice|ionice|chrt|taskset|timeout|time|stdbuf|nohup"
+    r"|setsid|flock|numactl|prlimit|unshare|nsenter|setpriv|sudo|doas|chroot|systemd-run|bwrap|firejail|proot|cpulimit"
+    r"|faketime|eatmydata|strace|ltrace|perf|valgrind|gdb|rr|nsys|python[\d.]*"
+    r"|setarch|linux(?:32|64)|uname26|x86_64|i386|aarch64"  # the last are other names of setarch
 )
 """Programs that start the compiler that their arguments name."""
 _TRIAL = """#include <cstddef>
