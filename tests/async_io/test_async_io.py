@@ -484,7 +484,7 @@ def test_random_transfers_are_right_under_sanitizers(
 ) -> None:
     """With a flaky kernel: short transfers, interruptions, rejections of O_DIRECT, and ends in any order."""
     ran = subprocess.run(
-        [programs[kernel], tmp_path, "40", "1", way],
+        [programs[kernel], tmp_path, "25", "1", way],
         capture_output=True,
         text=True,
         encoding="utf-8",

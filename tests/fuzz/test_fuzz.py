@@ -15,8 +15,11 @@ import pytest
 from anyaccel.op_builder import CPUOpBuilder
 from anyaccel.op_builder.loading import library_of
 
+from ..programs import run_program
+
 pytestmark = pytest.mark.timeout(900)
 ROOT = Path(__file__).parent.parent.parent
+FUZZ = "import runpy; runpy.run_module('tests.fuzz', run_name='__main__', alter_sys=True)"
 
 
 class PlantedBuilder(CPUOpBuilder):
@@ -63,11 +66,8 @@ def test_what_is_planted_is_found_and_can_be_repeated(tmp_path: Path) -> None:
     for target, text in said.items():
         found = [finding for finding in results[target]["findings"] if text in finding["what"]]
         assert found, (target, results[target])
-        again = subprocess.run(
-            [sys.executable, "-m", "tests.fuzz", *planted, "--repeat", json.dumps(found[0]["case"])], cwd=ROOT, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-        )  # fmt: skip
-        assert again.returncode not in (0, 2), again.stdout
+        again = run_program(FUZZ, (*planted, "--repeat", json.dumps(found[0]["case"])), dict(os.environ), ROOT)
+        assert again.returncode not in (0, 2), again.stdout + again.stderr
     assert results["planted::sound"]["findings"] == []
     assert results["planted::sound"]["accepted"] > 15
     assert results["planted::refuses_everything"]["accepted"] == 0

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from anyaccel.op_builder import CPUOpBuilder
-    from anyaccel.op_builder.engine.cache import Cache
+    from anyaccel.op_builder.engine.cache import Cache, Entry
 
 ON_X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="not an x86-64 machine")
 BASELINE = {"x86_64": "x86-64", "aarch64": "armv8-a"}.get(platform.machine(), "")
@@ -133,16 +133,29 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("built")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANYACCEL_CACHE_DIR", str(folder))
-        outcomes = build_orders(orders(named_builders(["cpu_adam"]), [BASELINE, "native"]))
-        assert all(outcome.was_built for outcome in outcomes)
+        for target in (BASELINE, "native"):
+            (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), [target]))
+            assert outcome.was_built
     yield folder
     cache_module._opened.clear()
 
 
 @pytest.fixture
-def carried(built: Path, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The content of a wheel: ``cpu_adam`` for the baseline, in the place where the package looks for it."""
+def filled(built: Path, cache: Cache) -> Cache:
+    """A cache of its own for each test, with these two builds."""
     shutil.copytree(built, cache.root, dirs_exist_ok=True)
+    return cache
+
+
+def _remove_others(cache: Cache, kept: Entry) -> None:
+    for folder in cache.root.glob("cpu_adam-*"):
+        if folder.is_dir() and folder != kept.binary.parent:
+            shutil.rmtree(folder)
+
+
+@pytest.fixture
+def carried(filled: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The content of a wheel: ``cpu_adam`` for the baseline, in the place where the package looks for it."""
     (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), [BASELINE]))
     assert not outcome.was_built
     root = tmp_path / "_C"
@@ -239,8 +252,9 @@ def test_device_code_has_one_key_wherever_the_package_lies(
     assert elsewhere.key() != here.key()
 
 
-def test_a_build_for_this_machine_only_is_not_carried(cache: Cache, tmp_path: Path) -> None:
+def test_a_build_for_this_machine_only_is_not_carried(filled: Cache, tmp_path: Path) -> None:
     (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), ["native"]))
+    assert not outcome.was_built
     with pytest.raises(ToolchainError, match="the build is for this machine only"):
         copy_entry(outcome, tmp_path)
 
@@ -295,9 +309,11 @@ def test_what_does_not_fit_is_not_used_and_the_log_says_why(
 
 
 def test_a_level_built_elsewhere_serves_where_there_is_no_compiler(
-    cache: Cache, monkeypatch: pytest.MonkeyPatch
+    filled: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), [BASELINE]))
+    assert not outcome.was_built
+    _remove_others(filled, outcome.entry)
     monkeypatch.setenv("CXX", "no-such-compiler")
     builder = CPUAdamBuilder()
     assert builder.is_compatible()
@@ -349,9 +365,10 @@ def test_of_two_builds_the_one_with_the_same_variables_serves_without_a_compiler
 
 
 def test_what_was_built_natively_serves_when_the_compiler_is_gone(
-    cache: Cache, monkeypatch: pytest.MonkeyPatch
+    filled: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = CPUAdamBuilder().build()
+    _remove_others(filled, entry)
     monkeypatch.setenv("CXX", "no-such-compiler")
     builder = CPUAdamBuilder()
     assert builder.is_compatible()

@@ -56,13 +56,13 @@ kernel = CPUAdamLoader().load()
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_three_cases_of_their_readme_run_as_printed(
-    case: str, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    case: str, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     import platform
 
     machine = "x86" if platform.machine() in ("x86_64", "AMD64") else "arm"
     program = CASES[case].replace("{machine}", machine)
-    finished = run_python(f"{program}\nprint(kernel.CPUAdamOptimizer(1e-3, 0.9, 0.999, 1e-8, 0.0, True))")
+    finished = run_with_torch(f"{program}\nprint(kernel.CPUAdamOptimizer(1e-3, 0.9, 0.999, 1e-8, 0.0, True))")
     assert "CPUAdamOptimizer" in finished.stdout
     if case == "your own":  # nothing is implemented yet: the next one is used, with a warning
         assert "MyExtension does not define is_available. Fix: define it" in finished.stderr
@@ -120,9 +120,9 @@ assert CPUAdamLoader().load() == "mine"
 
 @pytest.mark.parametrize("names", [("available", "compatible"), ("hardware_available", "hardware_compatible")])
 def test_an_extension_of_ones_own_serves_by_the_names_of_either_generation(
-    names: tuple[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
+    names: tuple[str, str], run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    run_python(OWN.replace("{available}", names[0]).replace("{compatible}", names[1]))
+    run_with_torch(OWN.replace("{available}", names[0]).replace("{compatible}", names[1]))
 
 
 IN_CPP = """
@@ -157,13 +157,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("doubled", &doubled), m.def("is
 
 
 def test_a_cpp_extension_is_compiled_and_described_for_setuptools(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     (tmp_path / "csrc").mkdir()
     (tmp_path / "csrc/doubler.cpp").write_text(DOUBLER)
     (tmp_path / "csrc/factor.h").write_text("#define FACTOR 2")
     (tmp_path / "doubler.py").write_text(IN_CPP)
-    run_python(
+    run_with_torch(
         """
 import torch
 from doubler import Doubler, DoublerLoader

@@ -68,12 +68,12 @@ def source(tmp_path: Path) -> Path:
 def test_a_home_that_is_none_is_replaced_by_a_temporary_cache(
     tmp_path: Path,
     source: Path,
-    run_python: Callable[..., subprocess.CompletedProcess[str]],
+    run_with_torch: Callable[..., subprocess.CompletedProcess[str]],
     given: dict[str, str],
     reason: str,
 ) -> None:
     none = {"ANYACCEL_CACHE_DIR": "", "XDG_CACHE_HOME": "", "TMPDIR": str(tmp_path)}
-    done = run_python(LOAD, str(source), **{**none, **given})
+    done = run_with_torch(LOAD, str(source), **{**none, **given})
     assert done.stderr.count(f"{reason}, which is not an absolute path; building in {tmp_path}/anyaccel-") == 1
     assert done.stderr.count("Fix: set ANYACCEL_CACHE_DIR.") == 1
     assert sorted(file.name for file in tmp_path.iterdir()) == ["answer.cpp"]
@@ -157,7 +157,7 @@ def test_a_relative_path_entry_is_found_from_the_working_directory(
 
 
 def test_a_working_directory_that_is_gone_does_no_harm(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     code = """
 import os, tempfile
@@ -174,7 +174,7 @@ except SettingError as error:
 else:
     raise SystemExit("not refused")
 """
-    run_python(code, PATH=f"tools{os.pathsep}/usr/bin", CXX="./wrapper", ANYACCEL_CACHE_DIR="cache")
+    run_with_torch(code, PATH=f"tools{os.pathsep}/usr/bin", CXX="./wrapper", ANYACCEL_CACHE_DIR="cache")
 
 
 def test_relative_directories_stay_where_they_were_first_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,10 +195,10 @@ def test_a_home_that_nobody_knows_is_a_setting_error(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("executable", ["None", "''", "'/usr/sbin/uwsgi'", "'/bin/sh'"])
 def test_python_inside_another_program_builds(
-    tmp_path: Path, source: Path, run_python: Callable[..., subprocess.CompletedProcess[str]], executable: str
+    tmp_path: Path, source: Path, run_with_torch: Callable[..., subprocess.CompletedProcess[str]], executable: str
 ) -> None:
     code = f"import sys; sys.executable = {executable}; sys._base_executable = None\n{LOAD}"
-    assert "answer-" in run_python(code, str(source), ANYACCEL_CACHE_DIR=str(tmp_path / "cache")).stdout
+    assert "answer-" in run_with_torch(code, str(source), ANYACCEL_CACHE_DIR=str(tmp_path / "cache")).stdout
 
 
 def test_no_python_at_all_is_an_error_with_a_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
