@@ -30,6 +30,7 @@ _IGNORES = re.compile(r"^(pass|continue|return( (False|None|0|-1))?|[\w.]+ = (Fa
 _CATCHES = re.compile(r"\b(Exception|BaseException|RuntimeError|AssertionError|DGLError|\w*(Cuda|CUDA)\w*Error)\b")
 _LEAVES = re.compile(r"^(return|raise|continue|break)\b|^[\w.]+ = (False|None)$")
 _ASKS = re.compile(r"\b(set_device|get_device_(properties|name))\b")
+_COUNTS = re.compile(r"\.(device_count|(max_)?memory_(allocated|reserved))$")
 _OF_LIST = "tries which CUDA devices exist; a CPU accepts every number, so use get_accelerator().device_count()"
 _OF_PROBE = "tries whether CUDA works, which a CPU always does in its place; decide what other devices answer"
 _OF_PINNED = "tries whether memory can be pinned, which never fails on a CPU in its place; decide what a CPU does"
@@ -91,13 +92,12 @@ def _keeps_answer(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool
 
 
 def _is_of_device(view: SourceView, value: cst.BaseExpression) -> bool:
-    """Return whether a value tells what CUDA is: a constant, or what is made on it; a number of devices has an exact answer."""
-    is_asked = any(view.name(each.func).startswith("torch.cuda.") for each in view.inside(value, cst.Call))
-    names = {text_of(each) or "" for each in view.inside(value, cst.SimpleString)}
-    is_constant = isinstance(value, cst.SimpleString | cst.Integer) or (
-        isinstance(value, cst.Name) and _is_constant(value)
-    )
-    return is_constant or (not is_asked and any(each.startswith("cuda") for each in names))
+    """Return whether a value tells whether CUDA works: a constant, or what only CUDA gives; counts have exact answers."""
+    if isinstance(value, cst.SimpleString | cst.Integer) or (isinstance(value, cst.Name) and _is_constant(value)):
+        return True
+    called = [view.name(each.func) for each in view.inside(value, cst.Call)]
+    named = any((text_of(each) or "").startswith("cuda") for each in view.inside(value, cst.SimpleString))
+    return named or any(each.startswith("torch.cuda.") and not _COUNTS.search(each) for each in called)
 
 
 def _gives_another_answer(view: SourceView, attempt: cst.Try) -> bool:

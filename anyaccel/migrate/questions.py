@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -177,7 +178,8 @@ def _is_asserted_only_if(plan: Plan, use: cst.CSTNode, stored: cst.Assign) -> bo
 def _asserts(view: SourceView, part: cst.CSTNode | None, use: cst.CSTNode) -> bool:
     """Return whether code asserts on a name whenever it runs."""
     if isinstance(part, cst.BaseSuite | cst.SimpleStatementLine | cst.Module):
-        return any(_asserts(view, each, use) for each in part.body)
+        reached = takewhile(lambda each: not any(view.inside(each, cst.Return, cst.Continue, cst.Break)), part.body)
+        return any(_asserts(view, each, use) for each in reached)
     if isinstance(part, cst.Assert):
         return any(view.code(each) == view.code(use) for each in view.inside(part, cst.Name, cst.Attribute))
     if isinstance(part, cst.If):
