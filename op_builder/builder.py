@@ -424,8 +424,7 @@ class OpBuilder:
         )
         if target != NATIVE or cxx.is_zig:  # with its C++ library's symbols, a library from ziglang is 8 MB
             link_paths = (*link_paths, "-s")
-        words = (*cxx.command, *self.extra_ldflags(), *self.cxx_args())
-        if cxx.is_zig and not any(word.startswith("-fsanitize") for word in words):
+        if cxx.is_zig and not self._has_sanitizers(cxx):
             link_paths = (*link_paths, torch_libraries.WITHOUT_UBSAN)
         return NativeRecipe(
             op=self.name,
@@ -444,6 +443,10 @@ class OpBuilder:
             is_portable=target != NATIVE,
             note=torch_libraries.note(root) if cxx.is_zig else "",
         )
+
+    def _has_sanitizers(self, cxx: CxxCompiler) -> bool:
+        words = self.strip_empty_entries([*cxx.command, *self.extra_ldflags(), *self.cxx_args()])
+        return any(word.startswith("-fsanitize") for word in words)
 
     def recipes(self, target: str) -> list[Recipe]:
         """Return the builds to make ahead of time for a target; empty when the op has no code for it.

@@ -29,7 +29,9 @@ _LEFT = {
     "torch.version.cuda": "the version of CUDA that torch was built with; None where it was not",
 }
 _OF_EMPTY = {"", "dtype", "device", "pin_memory"}  # sizes, and what pin_empty() takes by name
-_PLACED = re.compile(r"\w*(rank|worker|trainer|ps|node|server|client|master)[\w:-]*/cuda(:\d+)?$")
+_PLACED = re.compile(
+    r"(\w+[_-])?(rank|worker|trainer|ps|node|server|client|master)([:_-]\w+|\d+)?/cuda:\d+$|rank:\d+/cuda$"
+)
 _FAILED = re.compile(r"CUDA (out of memory|error($|[:.,]))")
 _HANDLES = ("cuda_stream", "cuda_event")
 _FACTORY = re.compile(

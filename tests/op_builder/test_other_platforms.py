@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import struct
 import subprocess
 from typing import TYPE_CHECKING
@@ -105,6 +106,25 @@ def test_an_op_is_built_for_the_other_architecture(
     assert b"libtorch_cpu.so" in binary
     assert str(tmp_path).encode() not in binary
     assert len(binary) < 200_000
+
+
+@pytest.mark.parametrize(("flag", "links_sanitizers"), [("", False), ("-fsanitize=undefined", True)])
+def test_ziglangs_runtime_library_for_sanitizers_is_linked_where_a_flag_asks_for_one(
+    cache: Cache,
+    make_builder: Callable[..., CPUOpBuilder],
+    monkeypatch: pytest.MonkeyPatch,
+    flag: str,
+    links_sanitizers: bool,
+) -> None:
+    zig = cxx._zig_command()
+    assert zig is not None
+    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
+    monkeypatch.setenv("CXX", shlex.join(zig))
+    from_op = make_builder(ldflags=[flag]).recipe_for("native")
+    assert (torch_libraries.WITHOUT_UBSAN not in from_op.link_paths) is links_sanitizers
+    monkeypatch.setenv("CXX", f"{shlex.join(zig)} {flag}")
+    from_variable = make_builder().recipe_for("native")
+    assert (torch_libraries.WITHOUT_UBSAN not in from_variable.link_paths) is links_sanitizers
 
 
 @pytest.mark.slow  # test_pips_ziglang_builds_an_op_without_a_system_compiler does the same for this architecture
