@@ -20,6 +20,7 @@ from anyaccel.op_builder.all_ops import every_builder
 from anyaccel.op_builder.engine.targets import is_cuda_target
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
 
+from .quick_compiler import quick_compiler
 from .scratch_copy import copied_sources
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def prebuilt(folder: Path, switches: dict[str, str]) -> Path:
         left.mkdir(parents=True)
         (left / "op.so").touch()
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder]
-    subprocess.run([*pip, folder / "source"], check=True, env={**os.environ, **switches})
+    subprocess.run([*pip, folder / "source"], check=True, env={**os.environ, **quick_compiler(folder), **switches})
     (built,) = folder.glob("*.whl")
     with zipfile.ZipFile(built) as archive:
         assert not [name for name in archive.namelist() if "left_behind" in name]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["FileResult", "migrate_files", "with_wrapped_lines", "write"]
 
 _WORD = re.compile(r"\w+")
-_SMALL = 4  # files; for so few, starting processes takes longer than the work
+_SMALL = 40_000  # bytes in all; for so few, starting processes takes longer than the work
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ def migrate_files(
     """
     known = paths if among is None else among
     modules = [path for path in known if path.suffix == ".py"]
-    with _starting() if len(paths) > _SMALL else contextlib.nullcontext() as pool:
+    is_small = len(paths) < 2 or sum(map(_size, paths)) < _SMALL
+    with contextlib.nullcontext() if is_small else _starting() as pool:
         project = survey((_module_name(path), text) for path in modules if (text := _text_or_none(path)) is not None)
         project.packages = _imported_as(modules)
         work = partial(_migrate_file, target=target, project=project)

@@ -454,7 +454,7 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         pytest.skip("no g++, which brings the sanitizers")
     folder = tmp_path_factory.mktemp("stress")
     flags = [
-        "-std=c++20", "-g", "-O1", f"-fsanitize={request.param}", "-fno-sanitize-recover=all", "-Wno-tsan", "-pthread",
+        "-std=c++20", "-g1", "-O1", f"-fsanitize={request.param}", "-fno-sanitize-recover=all", "-Wno-tsan", "-pthread",
         f"-I{CORE}",
     ]  # fmt: skip
     flaky = ["-Dpread=flaky_pread", "-Dpwrite=flaky_pwrite"]
@@ -484,7 +484,7 @@ def test_random_transfers_are_right_under_sanitizers(
 ) -> None:
     """With a flaky kernel: short transfers, interruptions, rejections of O_DIRECT, and ends in any order."""
     ran = subprocess.run(
-        [programs[kernel], tmp_path, "25", "1", way],
+        [programs[kernel], tmp_path, "12", "1", way],
         capture_output=True,
         text=True,
         encoding="utf-8",

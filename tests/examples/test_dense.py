@@ -77,7 +77,7 @@ def test_the_benchmark_compares_and_plots(tmp_path: Path) -> None:
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(("backend", "ranks"), [("gloo", "2"), ("shm", "3")])
+@pytest.mark.parametrize(("backend", "ranks"), [pytest.param("gloo", "2", marks=pytest.mark.slow), ("shm", "3")])
 def test_training_by_the_ring(backend: str, ranks: str, tmp_path: Path) -> None:
     finished = launch("distributed.py", "-m", "cpp", "--nproc", ranks, "--backend", backend, folder=tmp_path)
     assert finished.returncode == 0, finished.stderr

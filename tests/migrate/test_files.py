@@ -53,6 +53,7 @@ def test_without_space_for_what_the_processes_share_every_file_is_read(monkeypat
     def full(**_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    monkeypatch.setattr(files, "_SMALL", 0)
     monkeypatch.setattr(files.tempfile, "NamedTemporaryFile", full)
     assert [result.new for result in migrate_files(paths, "anyaccel")] == [AFTER] * 6
 
@@ -65,6 +66,7 @@ def test_a_process_that_ends_loses_only_its_own_file(monkeypatch: pytest.MonkeyP
         path.write_text(BEFORE)
     for path in paths[:count]:
         path.with_suffix(".end").touch()
+    monkeypatch.setattr(files, "_SMALL", 0)
     monkeypatch.setattr(files, "_migrate_file", _ends)
     results = migrate_files(paths, "anyaccel")
     assert [bool(result.errors) for result in results] == [True] * count + [False] * (6 - count)
@@ -96,6 +98,7 @@ def test_a_file_that_ends_its_process_ends_only_its_own(tmp_path: Path, monkeypa
     paths = [Path(f"file{number}.py") for number in range(6)]
     for path in paths:
         path.write_text(BEFORE)
+    monkeypatch.setattr(files, "_SMALL", 0)
     monkeypatch.setattr(files, "_migrate_file", _ends_on_file3)
     results = migrate_files(paths, "anyaccel")
     assert [bool(result.errors) for result in results] == [number == 3 for number in range(6)]
@@ -231,17 +234,18 @@ _READERS = {
 }
 
 
-@pytest.mark.parametrize("others", [0, 6])  # with more files, processes share the work
+@pytest.mark.parametrize("small", [files._SMALL, 0])  # of more bytes, processes share the work
 @pytest.mark.parametrize("kind", _READERS)
-def test_an_answer_stays_if_another_file_tests_it_before_code_for_cuda(tmp_path: Path, kind: str, others: int) -> None:
+def test_an_answer_stays_if_another_file_tests_it_before_code_for_cuda(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, small: int
+) -> None:
+    monkeypatch.setattr(files, "_SMALL", small)
     question = "torch.cuda.is_available()"
     code = "torch.cuda.get_device_capability()"
     for name, text in zip("ab", _READERS[kind], strict=True):
         (tmp_path / f"{name}.py").write_text(
             f"import torch\n{text.replace('QUESTION', question).replace('CODE', code)}"
         )
-    for number in range(others):
-        (tmp_path / f"c{number}.py").write_text("import torch\n")
     results = migrate_files(discover([tmp_path]), "anyaccel")
     assert question in results[0].new
     only_one = migrate_files([tmp_path / "a.py"], "anyaccel", among=discover([tmp_path]))

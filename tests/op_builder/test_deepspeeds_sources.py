@@ -11,6 +11,8 @@ import pytest
 
 from anyaccel import get_accelerator
 
+from ..quick_compiler import quick_compiler
+
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
@@ -59,10 +61,12 @@ _QUICK = "CPUAdagradBuilder"
 def test_it_builds_and_loads_unchanged(
     place: tuple[str, str, str],
     functions: tuple[str, ...],
+    tmp_path: Path,
     run_with_torch: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     folder, module, name = place
-    said = run_with_torch(BUILDS, str(BUILDERS / folder), module, name, *functions).stdout
+    quick = quick_compiler(tmp_path / "bin")
+    said = run_with_torch(BUILDS, str(BUILDERS / folder), module, name, *functions, **quick).stdout
     assert said.endswith(f"loaded {name}\n")
 
 

@@ -19,6 +19,7 @@ from anyaccel.op_builder import BuildError, torch_libraries
 from anyaccel.op_builder.engine import build
 
 from ..programs import Program, program_server
+from ..quick_compiler import quick_compiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,11 +89,6 @@ def _compiler(folder: Path, on_compile: str, version: str = "") -> Path:
     return file
 
 
-def _quick_compiler(folder: Path) -> str:
-    """Write a compiler that does not optimise, for a build of which only the moment matters."""
-    return str(_compiler(folder, f'exec {shutil.which("c++")} "$@" -O0'))
-
-
 def test_eight_processes_build_a_cold_op_once(tmp_path: Path) -> None:
     code, compiler = _slow_build(tmp_path, 3)
     environment = {**os.environ, "ANYACCEL_CACHE_DIR": str(tmp_path / "cache"), "CXX": compiler}
@@ -117,7 +113,7 @@ with ThreadPoolExecutor(16) as pool:
 {LOAD}
 """
     code = "import logging; logging.basicConfig(level=logging.INFO)\n" + code
-    (log,) = _finish([_start(tmp_path / "cache", code, CXX=_quick_compiler(tmp_path / "bin"))])
+    (log,) = _finish([_start(tmp_path / "cache", code, **quick_compiler(tmp_path / "bin"))])
     assert log.count(BUILDING) == 1, log
 
 
@@ -371,7 +367,7 @@ child = in_a_fork()
 builder.join()
 assert os.waitpid(child, 0)[1] == 0
 """
-    environment = {"ANYACCEL_CACHE_DIR": str(tmp_path / "cache"), "CXX": _quick_compiler(tmp_path / "bin")}
+    environment = {"ANYACCEL_CACHE_DIR": str(tmp_path / "cache"), **quick_compiler(tmp_path / "bin")}
     finished = run_with_torch(code, PYTHONWARNINGS="ignore", **environment)
     assert "Traceback" not in finished.stderr
 
