@@ -9,9 +9,9 @@ import libcst as cst
 from .comparisons import LISTED
 from .listed_devices import is_validation
 from .questions import asked_in
-from .regions import leaves
+from .refused_devices import keep_refused
 from .site import SiteOutcome
-from .source_view import dotted, text_of
+from .source_view import dotted
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -25,7 +25,7 @@ def keep_comparisons(plan: Plan) -> None:
     """Report the rewritten comparisons and choices of which another of the same device is reported."""
     _keep_attributes(plan)
     _keep_chosen(plan)
-    _keep_refused(plan)
+    keep_refused(plan)
     _keep_lists(plan)
 
 
@@ -44,27 +44,6 @@ def _keep_chosen(plan: Plan) -> None:
             line = listed.get((plan.view.function_around(one.node), name)) if name else None
             if line is not None:
                 plan.reconsider(one.node, f"line {line} lists the devices that {name} may be; decide on both together")
-
-
-def _keep_refused(plan: Plan) -> None:
-    """Report the devices that a function chooses and then refuses, as it tells only the CPU and CUDA apart.
-
-    ``if kind == "cuda": return …``, ``if kind == "cpu": return …``, ``raise RuntimeError(f"unknown device {kind}")``.
-    """
-    for function in plan.view.of(cst.FunctionDef):
-        last = function.body.body[-1] if isinstance(function.body, cst.IndentedBlock) else None
-        if not isinstance(last, cst.SimpleStatementLine) or not isinstance(last.body[-1], cst.Raise):
-            continue
-        tests = [each.test for each in function.body.body if isinstance(each, cst.If) and leaves(plan.view, each.body)]
-        compared = [{text_of(side) or dotted(side) for side in sides_of(each)} for each in tests]
-        told = next(
-            (cuda - {"cuda"} for cuda in compared if "cuda" in cuda and cuda - {"cuda"} | {"cpu"} in compared), None
-        )
-        for one in list(plan.decisions.values()) if told else ():
-            is_device = one.rule in ("device-choice", "device-name") and not isinstance(one.node, cst.Comparison)
-            if is_device and one.outcome is SiteOutcome.REWRITTEN and plan.view.function_around(one.node) is function:
-                line = plan.view.position(last)[0]
-                plan.reconsider(one.node, f"line {line} refuses other devices than these; decide on both together")
 
 
 def _keep_lists(plan: Plan) -> None:

@@ -42,7 +42,7 @@ _IS_IMPORTED = re.compile(
 )
 _BUILTINS = frozenset(dir(builtins))
 _OWN = re.compile(
-    r"\w*(flash_?(att|\d)|(?<!allow_)tf32|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*|\b(\w+_)?(bnb|apex|trt|dali|vllm|faiss|nf4)(_\w+)?\b|\b\w*supports?_cuda\b|[\"']flash[\"']|\b\w+_fa[23]\b|\b(is_shared|share_memory_?)\b",
+    r"\w*(flash_?(att|\d)|(?<!allow_)tf32|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*|\b(\w+_)?(bnb|apex|trt|dali|vllm|faiss|nf4)(_\w+)?\b|\b\w*supports?_cuda\b|[\"']flash[\"']|\b\w+_fa[23]\b|\b(is_shared|share_memory_?)\b|\b(\w+_)?(nvenc|nvdec|cuvid)\b|\bgpu_(hist|predictor)\b|[\"']--gpus\b|/GPU:\d|(?<=\.)(\w+_)?(BACKEND|TARGET|DEVICE)_(\w+_)?CUDA\b",
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"(^|\s)#[^\n]*")

@@ -159,13 +159,28 @@ def is_made_for_cuda(full_name: str) -> bool:
 
 
 def is_given_to_other_library(view: SourceView, node: cst.CSTNode) -> bool:
-    """Return whether a library with devices of its own gets a device: directly, or by the name that it is stored under.
+    """Return whether a library with devices of its own gets a device: directly, in a dictionary, or by a name for either.
 
     So does a class of another library, by ``super().__init__(device=device)`` of a class that derives from it.
     """
+    places = _places(view, node)
+    held = [_dictionary_of(view, each) for each in places]
+    places += [place for each in held if each is not None for place in _places(view, each)]
+    return any(_is_taken(view, view.parent(each)) for each in places)
+
+
+def _places(view: SourceView, node: cst.CSTNode) -> list[cst.CSTNode]:
+    """Return a value, and what reads the name that it is stored under."""
     around = view.parent(node)
     target = around.targets[0].target if isinstance(around, cst.Assign) and len(around.targets) == 1 else None
-    return any(_is_taken(view, view.parent(each)) for each in (node, *_uses(view, target)))
+    return [node, *_uses(view, target)]
+
+
+def _dictionary_of(view: SourceView, value: cst.CSTNode) -> cst.CSTNode | None:
+    """Return the dictionary with a value: ``{"device": value}`` or ``dict(device=value)``."""
+    around = view.parent(value)
+    made = view.parent(around) if isinstance(around, cst.DictElement | cst.Arg) else None
+    return made if isinstance(made, cst.Dict) or (isinstance(made, cst.Call) and dotted(made.func) == "dict") else None
 
 
 def is_named_for_other_library(view: SourceView, target: cst.CSTNode) -> bool:

@@ -296,12 +296,23 @@ def _decide_skips(plan: Plan) -> None:
         is_skip = (dotted(call.func) or "").rpartition(".")[2] in _SKIPS
         if is_skip and told and _SAYS_CUDA.search(" ".join(plan.view.code(each) for each in told)):
             leave_names(plan, asked[0], _OF_SKIP)
+            _leave_counts(plan, asked[0])
         block = next((each for each in plan.view.ancestors(call) if isinstance(each, cst.BaseSuite)), None)
         if _REASONS.search(dotted(call.func) or "") and _SAYS_CUDA.search(plan.view.code(call)) and block is not None:
             leave_questions(plan, block, _OF_SKIP)
     for test in plan.view.of(cst.If):
         if _is_skip(plan, test) or _is_marked(plan, test):
             leave_questions(plan, test.test, _OF_SKIP)
+
+
+def _leave_counts(plan: Plan, condition: cst.CSTNode) -> None:
+    """Leave how many devices CUDA has, if nothing reads it but the conditions of skipped tests."""
+    for name in plan.view.inside(condition, cst.Name):
+        uses = [use for bound in plan.view.bindings_of(name) for use in plan.view.uses(bound) or ()]
+        calls = [[each for each in plan.view.ancestors(use) if isinstance(each, cst.Call)] for use in uses]
+        if all(any((dotted(each.func) or "").rpartition(".")[2] in _SKIPS for each in around) for around in calls):
+            for value in plan.view.values_of(name):
+                leave_questions(plan, value, _OF_SKIP)
 
 
 def _is_skip(plan: Plan, test: cst.If) -> bool:

@@ -11,12 +11,21 @@ from .regions import TRUTH, regions_of
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from .regions import Regions
     from .source_view import SourceView
 
-__all__ = ["OF_TENSORS", "answer_name", "asked_by", "key_of", "names_for_others", "parameter_given", "regions_of_name"]
+__all__ = [
+    "OF_TENSORS",
+    "answer_name",
+    "answers_of",
+    "asked_by",
+    "key_of",
+    "names_for_others",
+    "parameter_given",
+    "regions_of_name",
+]
 
 OF_TENSORS = ("is_cuda", "device", "type")
 
@@ -34,25 +43,49 @@ def _followed(view: SourceView, found: Regions) -> list[Regions]:
     reached: list[Regions] = []
     waiting, seen = [found], set()
     while waiting:
-        one = waiting.pop()
-        if one.value is None or one.value in seen:
-            continue
-        seen.add(one.value)
-        for read in _reads(view, one.value):
-            asked = asked_by(view, read)
-            if asked is not None:
-                waiting.append(regions_of(view, asked, is_negated=one.is_negated))
-                reached.append(waiting[-1])
+        for value, is_negated in answers_of(view, waiting.pop()):
+            if value in seen:
+                continue
+            seen.add(value)
+            for read in _reads(view, value):
+                asked = asked_by(view, read)
+                if asked is not None:
+                    waiting.append(regions_of(view, asked, is_negated=is_negated))
+                    reached.append(waiting[-1])
     return reached
+
+
+def answers_of(view: SourceView, found: Regions) -> Iterator[tuple[cst.CSTNode, bool]]:
+    """Yield what stores or returns an answer, and whether negated: its value, or ``return True`` in a branch for yes."""
+    if found.value is not None:
+        yield found.value, found.is_negated
+    for block in found.blocks if found.is_test else ():
+        suite = block.body if isinstance(block, cst.Else) else block
+        lines = suite.body if isinstance(suite, cst.IndentedBlock) else [suite]
+        for statement in (each for line in lines if isinstance(line, cst.SimpleStatementLine) for each in line.body):
+            if isinstance(statement, cst.Assign | cst.Return) and _is_one_of_truths(view, statement):
+                yield statement, dotted(statement.value) == "False"  # type: ignore[arg-type]
+
+
+def _is_one_of_truths(view: SourceView, statement: cst.Assign | cst.Return) -> bool:
+    """Return whether a statement gives ``True`` or ``False`` to what gets nothing but one of the two, and also the other."""
+    if isinstance(statement, cst.Assign):
+        target = statement.targets[0].target
+        values = view.values_of(target) if isinstance(target, cst.Name | cst.Attribute) else []
+    else:
+        function = view.function_around(statement)
+        returns = view.inside(function, cst.Return) if function is not None else []
+        values = [each.value or each for each in returns if view.function_around(each) is function]
+    return {dotted(each) for each in values} == set(TRUTH)
 
 
 def names_for_others(view: SourceView, found: Regions) -> set[str]:
     """Return the names by which other files may read an answer, with "not " before the name of a negated one."""
     names = set()
     for one in (found, *_followed(view, found)):
-        name = _name_for_others(view, one.value) if one.value is not None else ""
-        if name:
-            names.add(f"not {name}" if one.is_negated else name)
+        for value, is_negated in answers_of(view, one):
+            if name := _name_for_others(view, value):
+                names.add(f"not {name}" if is_negated else name)
     return names
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .choices import asks_availability
-from .compared_together import is_kept_question, keep_comparisons, sides_of
+from .compared_together import keep_comparisons, sides_of
 from .device_text import is_device_literal
 from .groups_together import keep_beside_groups, keep_counts
 from .listed_devices import OF_LIST
 from .questions import asked_in
+from .questions_together import keep_questions
 from .regions import following, leaves, regions_of
 from .site import SiteOutcome
 from .source_view import dotted, text_of
@@ -42,8 +43,7 @@ def keep_together(plan: Plan) -> None:
     _keep_compared(plan)
     _keep_constants(plan)
     _keep_guards(plan)
-    _keep_same_questions(plan)
-    _keep_stored_questions(plan)
+    keep_questions(plan)
     _keep_moves(plan)
     _keep_choices(plan)
     _keep_other_choices(plan)
@@ -101,11 +101,18 @@ def _keep_fallbacks(plan: Plan) -> None:
 def _keep_forked(plan: Plan) -> None:
     """Report the questions about CUDA in a function that forks CUDA's generators, which is reported: it lists their devices."""
     for fork in [each for each in plan.decisions.values() if "fork_rng(devices=" in plan.view.code(each.node)]:
-        function = plan.view.function_around(fork.node) if fork.outcome is SiteOutcome.REPORTED else None
-        for one in list(plan.decisions.values()) if function is not None else ():
-            if asked_in(plan, one) is not None and plan.view.is_within(one.node, function):  # type: ignore[arg-type]
-                line = plan.view.position(fork.node)[0]
-                _undo(plan, one.node, f"line {line} forks CUDA's generators, and is reported; decide on both together")
+        if fork.outcome is not SiteOutcome.REPORTED:
+            continue
+        reason = (
+            f"line {plan.view.position(fork.node)[0]} forks CUDA's generators, and is reported; decide on both together"
+        )
+        function = plan.view.function_around(fork.node)
+        values = [value for name in plan.view.inside(fork.node, cst.Name) for value in plan.view.values_of(name)]
+        listed = [each for each in values if not isinstance(each, cst.IfExp)]  # whose question is kept, and is enough
+        for one in list(plan.decisions.values()):
+            is_near = asked_in(plan, one) is not None and plan.view.function_around(one.node) is function
+            if is_near or any(plan.view.is_within(one.node, each) for each in (fork.node, *listed)):
+                _undo(plan, one.node, reason)
 
 
 def _keep_defaults(plan: Plan) -> None:
@@ -121,41 +128,6 @@ def _keep_defaults(plan: Plan) -> None:
         is_chosen = any(_sets_device(plan, block) for block in blocks)
         if one.outcome is SiteOutcome.REWRITTEN and (one.rule == "device-choice" or is_chosen):
             plan.reconsider(one.node, f"{name} is chosen by a device's type, and is CUDA's; decide on both together")
-
-
-def _keep_stored_questions(plan: Plan) -> None:
-    """Report the questions whether CUDA is there in a class in which one that ``self.has_cuda`` holds is reported."""
-    asked = {}
-    for one in plan.decisions.values():
-        question = asked_in(plan, one) if one.outcome is not SiteOutcome.LEFT else None
-        if isinstance(question, cst.Call) and asks_availability(plan.view, question):
-            asked[one.node] = (one, plan.view.class_around(question), plan.view.parent(question))
-    for one, owner, stored in list(asked.values()):
-        name = dotted(stored.targets[0].target) if isinstance(stored, cst.Assign) else None
-        is_kept = one.outcome is SiteOutcome.REPORTED and (name or "").startswith("self.")
-        for other, around, _ in asked.values() if is_kept and owner is not None else ():
-            if around is owner and plan.decisions[other.node].outcome is SiteOutcome.REWRITTEN:
-                line = plan.view.position(one.node)[0]
-                plan.reconsider(other.node, f"line {line} keeps the same question; decide on both together")
-
-
-def _keep_same_questions(plan: Plan) -> None:
-    """Report the other questions of a function of which one stays CUDA's: together they say where its code runs.
-
-    ``if not x.is_cuda: x = log_softmax(x)`` prepares ``x`` for the kernel that ``if x.is_cuda:`` chooses below. Questions
-    that a CPU may answer with yes guard nothing but what every device has, and are not meant.
-    """
-    rewritten = [one for one in plan.decisions.values() if one.node in plan.exact]
-    kept: dict[cst.CSTNode, cst.CSTNode] = {}
-    for one in plan.decisions.values():
-        function = plan.view.function_around(one.node) if is_kept_question(plan, one) else None
-        if function is not None:
-            kept.setdefault(function, one.node)
-    for one in rewritten if kept else ():
-        function = plan.view.function_around(one.node)
-        if one.outcome is SiteOutcome.REWRITTEN and function in kept:
-            line = plan.view.position(kept[function])[0]
-            plan.reconsider(one.node, f"line {line} of this function is reported, too; decide on both together")
 
 
 def _keep_moves(plan: Plan) -> None:

@@ -1,0 +1,122 @@
+"""Reports devices that a program chooses and then refuses, as it tells only the CPU and CUDA apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import libcst as cst
+
+from .regions import leaves
+from .site import SiteOutcome
+from .source_view import dotted, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .plan import Plan, SiteDecision
+    from .source_view import SourceView
+
+__all__ = ["keep_refused"]
+
+
+_OTHERS = ("xpu", "npu", "hpu", "mlu", "musa")
+
+
+class _Compared(NamedTuple):
+    """A comparison of a name with the type of a device."""
+
+    node: cst.BaseExpression
+    name: str
+    kind: str
+    is_equal: bool
+
+
+def keep_refused(plan: Plan) -> None:
+    """Report the devices that are chosen where others than the CPU and CUDA end with ``raise``.
+
+    ``if kind == "cuda": return …``, ``if kind == "cpu": return …``, ``raise RuntimeError(f"unknown device {kind}")``.
+    If the comparison with CUDA is rewritten, or others have branches of their own, the accelerator is not refused.
+    """
+    for raised in plan.view.of(cst.Raise):
+        line = plan.view.parent(raised)
+        compared = list(_compared_before(plan.view, line)) if isinstance(line, cst.SimpleStatementLine) else []
+        for one in compared if not any(each.kind in _OTHERS for each in compared) else ():
+            decision = plan.decisions.get(one.node)
+            stays = decision is None or decision.outcome is not SiteOutcome.REWRITTEN
+            if one.kind == "cuda" and stays and any(each.kind == "cpu" and each.name == one.name for each in compared):
+                _report(plan, raised, one)
+
+
+def _report(plan: Plan, raised: cst.Raise, compared: _Compared) -> None:
+    for one in list(plan.decisions.values()):
+        is_device = one.rule in ("device-choice", "device-name") and not isinstance(one.node, cst.Comparison)
+        if is_device and one.outcome is SiteOutcome.REWRITTEN and _is_same(plan.view, one, compared):
+            line = plan.view.position(raised)[0]
+            plan.reconsider(one.node, f"line {line} refuses other devices than these; decide on both together")
+
+
+def _is_same(view: SourceView, one: SiteDecision, compared: _Compared) -> bool:
+    """Return whether a device is chosen in the function that compares, or is the attribute that a method compares."""
+    if view.function_around(one.node) is view.function_around(compared.node):
+        return True
+    targets = [each for around in view.ancestors(one.node) if isinstance(around, cst.Assign) for each in around.targets]
+    is_own = view.class_around(one.node) is view.class_around(compared.node)
+    return (
+        is_own and compared.name.startswith("self.") and any(dotted(each.target) == compared.name for each in targets)
+    )
+
+
+def _compared_before(view: SourceView, line: cst.SimpleStatementLine) -> Iterator[_Compared]:
+    """Yield the comparisons that a ``raise`` is behind: of the ``if`` it ends, and of those before it that leave the block."""
+    inner: cst.CSTNode = line
+    block = view.parent(line)
+    test = view.parent(block) if block is not None else None
+    if isinstance(test, cst.If) and test.body is block:  # elif device != "cpu": raise
+        yield from (each for each in _of_test(view, test.test) if not each.is_equal)
+        inner = test
+    elif isinstance(test, cst.Else):
+        inner = test
+    while isinstance(around := view.parent(inner), cst.If) and around.orelse is inner:
+        yield from (each for each in _of_test(view, around.test) if each.is_equal)
+        inner = around
+    block = view.parent(inner)
+    body: list[cst.CSTNode] = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
+    for before in body[: body.index(inner)] if inner in body else ():
+        while isinstance(before, cst.If) and leaves(view, before.body):
+            yield from (each for each in _of_test(view, before.test) if each.is_equal)
+            before = before.orelse or line  # noqa: PLW2901  # the next test of the chain
+
+
+def _of_test(view: SourceView, test: cst.BaseExpression) -> Iterator[_Compared]:
+    """Yield what a test compares: ``device.type == "cuda"``, ``device.startswith("cuda")``."""
+    if isinstance(test, cst.Call) and isinstance(test.func, cst.Attribute) and test.func.attr.value == "startswith":
+        kind = text_of(test.args[0].value) if test.args else None
+        yield from _named(view, test, test.func.value, kind, is_equal=True)
+    elif isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        target = test.comparisons[0]
+        if isinstance(target.operator, cst.Equal | cst.NotEqual | cst.In):
+            is_equal = not isinstance(target.operator, cst.NotEqual)
+            for name, other in ((test.left, target.comparator), (target.comparator, test.left)):
+                yield from _named(view, test, name, text_of(other), is_equal=is_equal)
+
+
+def _named(
+    view: SourceView, node: cst.BaseExpression, name: cst.BaseExpression, kind: str | None, *, is_equal: bool
+) -> Iterator[_Compared]:
+    if kind in ("cpu", "cuda", *_OTHERS) and (root := _root(view, name)):
+        yield _Compared(node, root, kind, is_equal)
+
+
+def _root(view: SourceView, node: cst.BaseExpression) -> str:
+    """Return the name that holds a device, of which a comparison reads the type: ``device.type``, ``device.split(":")[0]``."""
+    while True:
+        if isinstance(node, cst.Subscript):
+            node = node.value
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "split":
+            node = node.func.value
+        elif isinstance(node, cst.Call) and dotted(node.func) in ("str", "torch.device") and len(node.args) == 1:
+            node = node.args[0].value
+        elif isinstance(node, cst.Attribute) and node.attr.value == "type":
+            node = node.value
+        else:
+            return dotted(node) or ""
