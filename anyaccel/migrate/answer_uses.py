@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -158,10 +159,12 @@ def _library_given_options(plan: Plan, value: cst.CSTNode | None) -> str:
     if isinstance(value, cst.DictElement):
         key, made = value.key, plan.view.parent(plan.view.parent(value) or value)
         options = made.targets[0].target if isinstance(made, cst.Assign) else None
-    if key is None or options is None or not _NAMES_CUDA.search(plan.view.code(key)):
+    name = dotted(options) if options is not None else None
+    if key is None or name is None or not _NAMES_CUDA.search(plan.view.code(key)):
         return ""
-    given = [(call, each.value) for call in plan.view.of(cst.Call) for each in call.args]
-    taking = (call for call, each in given if dotted(each) == dotted(options))
+    function = plan.view.function_around(key)
+    near = [each for each in plan.view.of(cst.Call) if "." in name or plan.view.function_around(each) is function]
+    taking = (call for call in near for each in call.args if dotted(each.value) == name)
     return next((dotted(call.func) or "a library" for call in taking if _may_be_library(plan, call.func)), "")
 
 
@@ -176,7 +179,10 @@ def _may_be_library(plan: Plan, function: cst.BaseExpression) -> bool:
     called = (dotted(function) or "").rpartition(".")[2]
     functions = {each.name.value for each in plan.view.of(cst.FunctionDef, cst.ClassDef)}
     root = full_name.partition(".")[0]
-    return root != "torch" and root not in sys.stdlib_module_names and called not in functions
+    is_builtin = (
+        isinstance(function, cst.Name) and hasattr(builtins, called) and called != "dict"
+    )  # which a library may get
+    return root != "torch" and root not in sys.stdlib_module_names and called not in functions and not is_builtin
 
 
 def _names_read(plan: Plan, argument: cst.Arg) -> set[str]:

@@ -22,6 +22,7 @@ HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_co
 _APPLES = re.compile(r"\bmps\.is_available\(\)")
 _AGAIN = re.compile(HARMLESS.pattern + r"|\btorch\.cuda\.synchronize\(|\bgc\.collect\(")
 _MOVES = re.compile(r"([\w.]+) = \1\.(cuda|to)\([^()]*\)|[\w.]+\.(cuda|to)\([^()]*\)")
+_NAMES = re.compile(r"[\"']cuda\b")
 _SAYS = re.compile(r"(print|[\w.]+\.(info|debug|warn|warning|error))\(")
 
 
@@ -40,16 +41,20 @@ def does_again(view: SourceView, test: cst.If) -> bool:
     place, does = body.index(test), view.code(test.body)
     reached = body[:place] if leaves(view, test.body) else body
     beside = body[max(0, place - 1) : place + 2]
+    moves = _NAMES.search(does) or any(_MOVES.fullmatch(line.strip()) for line in does.splitlines())
+    others = [OTHERS] if moves else [OTHERS, _APPLES]  # a half that stays would be where other devices are not
     return any(
-        isinstance(each, cst.If) and _asks_for_other(view, each) and (each in beside or view.code(each.body) == does)
+        isinstance(each, cst.If)
+        and _asks_for_other(view, each, others)
+        and (each in beside or view.code(each.body) == does)
         for each in reached
     )
 
 
-def _asks_for_other(view: SourceView, test: cst.If) -> bool:
+def _asks_for_other(view: SourceView, test: cst.If, others: list[re.Pattern[str]]) -> bool:
     """Return whether a question without an ``else`` is for another accelerator, and does not leave."""
     asked = view.code(test.test)
-    is_of_other = OTHERS.search(asked) is not None or _APPLES.search(asked) is not None
+    is_of_other = any(each.search(asked) for each in others)
     return is_of_other and "cuda" not in asked and test.orelse is None and not leaves(view, test.body)
 
 

@@ -21,13 +21,13 @@ from .questions import OF_MESSAGE
 from .site import SiteOutcome
 from .source_view import dotted
 from .values_of_cuda import decided_in, values_of_cuda
+from .visible_devices import reads_visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .plan import Plan
     from .regions import Regions
-    from .source_view import SourceView
 
 __all__ = [
     "asks_for_bfloat16",
@@ -58,8 +58,6 @@ _SAYS_OWN = re.compile(
     re.IGNORECASE,
 )
 _AUTOCAST = re.compile(r"\bautocast\((?![^)]*\bdtype\b)")
-_VISIBLE = re.compile(r"""(os\.)?(environ\[|getenv\(|environ\.get\()["']CUDA_VISIBLE_DEVICES["'][\])]""")
-_ASKS_VISIBLE = re.compile(r"""["']CUDA_VISIBLE_DEVICES["'] in (os\.)?environ|""" + _VISIBLE.pattern)
 _SCALER = re.compile(r"\bself\.\w*scaler\b(?! = )")
 MESSAGES = ("the number of CUDA devices, in a message", OF_MESSAGE)
 
@@ -85,7 +83,7 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
         yield from _sites_that_stay(plan, region)
         yield from _names_of_cuda(plan, region, asked, condition)
         yield from _of_scaler(plan, region)
-        if _reads_visible(plan.view, region):
+        if reads_visible(plan.view, region):
             yield Objection("depends-on-cuda", "CUDA_VISIBLE_DEVICES is read here; decide what other devices read")
         yield from values_of_cuda(plan, region, asked)
         is_asked = asks_for_bfloat16(plan, asked)
@@ -99,20 +97,6 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
                 "depends-on-cuda",
                 f"{called}() depends on it and contains code for CUDA only; port that function, or keep the question",
             )
-
-
-def _reads_visible(view: SourceView, region: cst.CSTNode) -> bool:
-    """Return whether code needs CUDA_VISIBLE_DEVICES: it reads it where nothing has asked whether it is set."""
-    for read in view.inside(region, cst.Subscript, cst.Call) if "CUDA_VISIBLE_DEVICES" in view.source else ():
-        around = view.parent(read)
-        is_used = isinstance(around, cst.Attribute) or isinstance(read, cst.Subscript)  # get() alone may give None
-        if not _VISIBLE.fullmatch(view.code(read)) or not is_used or isinstance(around, cst.AssignTarget | cst.Del):
-            continue
-        guards = [each for each in view.ancestors(read) if isinstance(each, cst.If | cst.IfExp)]
-        asked = [view.code(each.test) for each in guards if view.is_within(read, each.body)]
-        if not any(_ASKS_VISIBLE.search(each) and "not" not in each.split() for each in asked):
-            return True
-    return False
 
 
 def _looked_for(plan: Plan, asked: cst.CSTNode) -> Iterator[Objection]:

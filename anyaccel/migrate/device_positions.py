@@ -13,7 +13,7 @@ from .amp_defaults import OF_AMP, only_enables_amp
 from .device_text import ACCELERATORS
 from .kinds import DEVICE_NAME
 from .listed_devices import OF_LIST, is_listed, is_refused
-from .nodes import target_of
+from .nodes import choices_of, names_of_row, target_of
 from .other_libraries import is_name_of_other_library, is_of_other_library, is_where_tensors_are, names_other_library
 from .source_view import dotted, text_of
 from .words import OF_WORD, is_word
@@ -41,7 +41,6 @@ _FIRST_ARGUMENT = frozenset(
     }
 )  # fmt: skip
 _OF_SEVERAL = "the option lists several accelerators, which the program may tell apart; choose its default"
-_KEYS = ("name", "kind", "type", "label", "id")
 _STORES = (cst.BaseSmallStatement, cst.NamedExpr, cst.Module)
 _MAKES = (cst.AssignTarget, cst.AnnAssign, cst.NamedExpr)
 _DEVICE_TYPES = {"auto", "cpu", "cuda", "mps", *ACCELERATORS}
@@ -204,24 +203,19 @@ def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> 
         names = [text_of(arg.value) or "" for arg in call.args if not arg.keyword]
         if not any("device" in name for name in names):
             return Position(_UNKNOWN)
-        listed = _listed(call)
+        listed = choices_of(call)
         if listed & ACCELERATORS:
             return Position(_OF_SEVERAL)
         is_open = "choices" not in options or ({"cpu", "cuda"} <= listed and listed <= _DEVICE_TYPES)
         return _YES if is_open else Position("the option has choices; add the new default to them first")
     if method in ("dict", "update"):
         return _YES if _is_setting(view, keyword) else Position(_OF_DICTIONARY)
-    if any(each.keyword and each.keyword.value in _KEYS and text_of(each.value) == "cuda" for each in call.args):
+    if "cuda" in names_of_row(call) and any(
+        names_of_row(each) & (_DEVICE_TYPES - {"cuda"}) for each in view.calls_of(method)
+    ):
         return Position("CUDA's row of a table of devices; decide what the row for the accelerator is")
     is_named = keyword.endswith("_device") and not _OF_CUDA.search(keyword)
     return _YES if keyword in KEYWORDS or is_named else Position(_UNKNOWN)
-
-
-def _listed(call: cst.Call) -> set[str]:
-    """Return the texts among an option's choices. Argparse does not check its own default."""
-    given = next((each.value for each in call.args if each.keyword and each.keyword.value == "choices"), None)
-    listed = given.elements if isinstance(given, cst.List | cst.Tuple | cst.Set) else ()
-    return {text_of(each.value) or "" for each in listed}
 
 
 def _is_device_parameter(view: SourceView, call: cst.Call, place: int) -> bool:

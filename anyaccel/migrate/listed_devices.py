@@ -79,8 +79,9 @@ def _compared_with_list(view: SourceView, node: cst.Comparison) -> str:
     compared = _COMPARED.fullmatch(view.code(node.left))
     if compared is None or not isinstance(target.operator, cst.In | cst.NotIn):
         return ""
-    names = _names_in(view, target.comparator)
-    is_of_cuda = {"cpu", "cuda"} <= names and not names & ACCELERATORS
+    values = [] if isinstance(target.comparator, cst.Call) else view.values_of(target.comparator)
+    lists = [_names_in(view, each, 1) for each in values] or [_names_in(view, target.comparator)]
+    is_of_cuda = any({"cpu", "cuda"} <= names and not names & ACCELERATORS for names in lists)
     return compared[1].rpartition(".")[2] if is_of_cuda else ""
 
 

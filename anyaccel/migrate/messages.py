@@ -55,7 +55,7 @@ _ENSURED = re.compile(
 )
 _IF_NOT = re.compile(r"\b(?P<if>if|when|where) CUDA (?:is not|isn't) available", re.IGNORECASE)
 _NAMES_DEVICE = re.compile(r"[\"'`]cuda:\w")
-_OF_BACKEND = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)nccl\b", re.IGNORECASE)
+_OF_BACKEND = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)nccl\b(?!-)", re.IGNORECASE)
 _IF = re.compile(r"\b(?P<if>if|when|where) CUDA (?:is )?available", re.IGNORECASE)
 _NUMBERED = re.compile(rf"{_CUDA}(?= #?\Z)")
 _OF_INDEX = re.compile(rf"{_CUDA}(?= device is:? ?\Z)")
@@ -243,7 +243,8 @@ def _correct_help(plan: Plan, option: cst.Call) -> None:
     ones = _decided(plan, default) if default is not None else []
     if told is None or not ones or not _is_rewritten(ones):
         return
-    fills_in = (dotted(option.func) or "").endswith("add_argument")
+    is_backend = any(one.rule == "comm-backend" for one in ones)
+    fills_in = is_backend and (dotted(option.func) or "").endswith("add_argument")
     for text in _texts(told):
         if isinstance(text, cst.SimpleString):
             _reword(plan, text, lambda old: if_available(_OF_BACKEND.sub(r"\1%(default)s", old) if fills_in else old))

@@ -46,6 +46,7 @@ _ATTENTION = re.compile(r"attn_(backend|impl(ementation)?)\b|[\"'](sdpa|eager)[\
 _CUDAS_KERNELS = re.compile(r"flash_?att|triton|xformers|apex|(^|_)(bnb|fa[23]|trt)(_|$)|cuda_?kernel", re.IGNORECASE)
 _TO_HOST = re.compile(r"\.cpu\(\)|\.to\([\"']cpu[\"']\)")
 _INDEX = re.compile(r"\.(get_device|current_device)\(\)|\.index\b")
+_OF_CUDAS_INDEX = re.compile(r"cuda(_?(device|id|idx|index|no|num|number|gpu|ordinal)s?)?$", re.IGNORECASE)
 _NO_INDEX = re.compile(r"^(return |(?P<name>[\w.]+) = )?-1$")
 _OF_APPLE = re.compile(r"\b(is_)?mps\b|_mps_")
 _IS_ON_MPS = re.compile(r"^[\w.()]+\.is_mps$")
@@ -149,9 +150,10 @@ def _of_no_index(plan: Plan, found: Regions) -> Iterator[Objection]:
     for each in _others(plan, found):
         value = each.body[-1] if isinstance(each, cst.IndentedBlock | cst.SimpleStatementLine) else each
         around = plan.view.parent(plan.view.parent(each) or each)
-        named = plan.view.code(around).partition("=")[0] if isinstance(around, cst.Assign | cst.Arg) else ""
+        is_named = isinstance(around, cst.Assign | cst.AnnAssign | cst.Arg | cst.NamedExpr)
+        named = re.split(r"[:=]", plan.view.code(around))[0].strip() if is_named and around is not None else ""
         told = _NO_INDEX.search(plan.view.code(value).strip())
-        if told and (is_index or "cuda" in f"{named}{told['name']}"):
+        if told and (is_index or _OF_CUDAS_INDEX.search(named or told["name"] or "")):
             yield Objection(
                 "depends-on-cuda", "an index for CUDA, and -1 otherwise, depends on it; decide what other devices have"
             )

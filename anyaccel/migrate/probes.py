@@ -78,7 +78,7 @@ def _keeps_answer(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool
     given = _given_at_end(attempt.body)
     if given is None or not given[0] or not set(caught) <= {"pass", "..."} or len(attempt.body.body) > _SHORT:
         return False
-    if not _is_of_device(view, given[1]):
+    if not _is_of_device(view, attempt.body, given[1]):
         return False
     before: list[str] = []
     inner: Any = attempt
@@ -91,12 +91,20 @@ def _keeps_answer(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool
     return any(map(held.search, before))
 
 
-def _is_of_device(view: SourceView, value: cst.BaseExpression) -> bool:
-    """Return whether a value tells whether CUDA works: a constant, or what only CUDA gives; counts have exact answers."""
+def _is_of_device(view: SourceView, body: cst.BaseSuite, value: cst.BaseExpression) -> bool:
+    """Return whether what a ``try`` sets tells whether CUDA works: a constant, or anything after code that needs CUDA.
+
+    Counts have exact answers, and a checkpoint's ``map_location`` says where it goes.
+    """
+    code = view.code(body)
     if isinstance(value, cst.SimpleString | cst.Integer) or (isinstance(value, cst.Name) and _is_constant(value)):
+        return "map_location" not in code
+    calls = list(view.inside(body, cst.Call))
+    if any(isinstance(each.func, cst.Attribute) and each.func.attr.value == "cuda" for each in calls):
         return True
-    called = [view.name(each.func) for each in view.inside(value, cst.Call)]
-    named = any((text_of(each) or "").startswith("cuda") for each in view.inside(value, cst.SimpleString))
+    texts = view.inside(body, cst.SimpleString) if "map_location" not in code else []
+    named = any((text_of(each) or "").startswith("cuda") for each in texts)
+    called = [view.name(each.func) for each in calls]
     return named or any(each.startswith("torch.cuda.") and not _COUNTS.search(each) for each in called)
 
 

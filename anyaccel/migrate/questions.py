@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .regions import regions_of
+from .regions import leaves, regions_of
 from .source_view import dotted, text_of
 from .stored_answers import regions_of_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .plan import Plan, SiteDecision
     from .source_view import SourceView
 
@@ -178,13 +180,26 @@ def _is_asserted_only_if(plan: Plan, use: cst.CSTNode, stored: cst.Assign) -> bo
 def _asserts(view: SourceView, part: cst.CSTNode | None, use: cst.CSTNode) -> bool:
     """Return whether code asserts on a name whenever it runs."""
     if isinstance(part, cst.BaseSuite | cst.SimpleStatementLine | cst.Module):
-        reached = takewhile(lambda each: not any(view.inside(each, cst.Return, cst.Continue, cst.Break)), part.body)
+        left = (cst.Return, cst.Continue, cst.Break, cst.Raise)
+        reached = takewhile(lambda each: not any(view.inside(each, *left)), part.body)
         return any(_asserts(view, each, use) for each in reached)
     if isinstance(part, cst.Assert):
-        return any(view.code(each) == view.code(use) for each in view.inside(part, cst.Name, cst.Attribute))
+        read = (each for each in view.inside(part, cst.Name, cst.Attribute) if view.code(each) == view.code(use))
+        return any(not any(isinstance(one, cst.Or) for one in _operators_around(view, each)) for each in read)
     if isinstance(part, cst.If):
         return part.orelse is not None and _asserts(view, part.body, use) and _asserts(view, part.orelse, use)
-    return isinstance(part, cst.With | cst.Try | cst.Else) and _asserts(view, part.body, use)
+    if isinstance(part, cst.Try) and not all(leaves(view, each.body) for each in part.handlers):
+        return False  # it goes on where the assertion fails, or where what is before it does
+    is_block = isinstance(part, cst.With) and "suppress(" not in view.code(part.items[0])
+    return (is_block or isinstance(part, cst.Try | cst.Else)) and _asserts(view, part.body, use)  # type: ignore[union-attr]
+
+
+def _operators_around(view: SourceView, node: cst.CSTNode) -> Iterator[cst.BaseBooleanOp]:
+    for around in view.ancestors(node):
+        if isinstance(around, cst.BooleanOperation):
+            yield around.operator
+        if isinstance(around, cst.BaseSmallStatement):
+            return
 
 
 def _needs(plan: Plan, count: cst.CSTNode) -> bool:

@@ -91,7 +91,8 @@ def decide(plan: Plan) -> None:
             if "cuda" in (text_of(entry.key) or "").lower() and _only_counts(plan, entry.value):
                 leave_questions(plan, entry.value, OF_MESSAGE)
         kinds = {text_of(each.key) for each in entries} & _KINDS
-        calls_cuda = of_cuda is not None and any(map(plan.view.name, plan.view.inside(of_cuda, cst.Attribute)))
+        named = [] if of_cuda is None else [plan.view.name(each) for each in plan.view.inside(of_cuda, cst.Attribute)]
+        calls_cuda = any(each.startswith("torch.cuda.") for each in named)
         if kinds == {"mps"} and not calls_cuda and _is_asked_by_device(plan, listed):
             continue  # another device has no entry
         if of_cuda is not None and kinds and plan.is_open(of_cuda.key):

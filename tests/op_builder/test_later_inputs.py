@@ -302,6 +302,10 @@ def test_what_follows_zigs_program_is_nothing_of_the_users() -> None:
         ("env LD_LIBRARY_PATH=/opt/gcc-12 A=/x/g++ g++ -DA", ("-DA",)),
         ("ccache nice -n 5 icpx -DA -B/opt/gcc", ("-DA", "-B/opt/gcc")),
         ("env -i sh -DA", ("-DA",)),  # any program may be a compiler
+        ("perf stat g++ -DA", ("-DA",)),  # stat is a program, too
+        ("python3 /bin/ls g++ -DA", ("-DA",)),
+        ("sudo -g users g++ -DA", ("-DA",)),
+        ("ccache /bin/ls -x c++ -DA", ("-x", "c++", "-DA")),
         ("setarch x86_64 g++ -DA", ("-DA",)),  # x86_64 is a program
         ("setarch x86_64 -R g++ -DA", ("-DA",)),
         ("setsid -w g++ -DA", ("-DA",)),

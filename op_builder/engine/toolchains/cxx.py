@@ -91,10 +91,14 @@ def further_words(command: Sequence[str]) -> tuple[str, ...]:
     if is_zig(command):
         return tuple(command[2:])
     if _LAUNCHER.fullmatch(os.path.basename(command[0])):
-        for place, word in enumerate(command):  # it may have options: `nice -n 5 g++`, `env A=1 g++`
-            name = "" if word.startswith("-") or "=" in word else os.path.basename(word)
-            if _COMPILER.fullmatch(name) or (name and _is_program(word) and not _LAUNCHER.fullmatch(name)):
-                return tuple(command[place + 1 :])
+        names = ["" if word.startswith("-") or "=" in word else os.path.basename(word) for word in command]
+        compilers = [
+            place for place, name in enumerate(names) if _COMPILER.fullmatch(name) and command[place - 1] != "-x"
+        ]
+        others = [place for place, name in enumerate(names) if name and _is_program(command[place])]
+        others = [place for place in others if not _LAUNCHER.fullmatch(names[place])]
+        for place in (*compilers, *others):  # `nice -n 5 g++`, `env A=1 g++`, `perf stat g++`
+            return tuple(command[place + 1 :])
     return tuple(dropwhile(_is_program, command[1:]))
 
 
