@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 VALUE = "{…}"
 _FOLDERS = ("accelerator", "anyaccel", "kernels", "op_builder")
 _RAISED_IN_CPP = re.compile(r"\b(throw \w[\w:]*|(?:\w+\.)?refuse\w*|throw_\w+|fail|TORCH_CHECK\w*)\(")
+_RAISES = re.compile(r"\braise\b|super\(\)\.__init__")
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _WITHOUT_WORDS = ("typer.Exit", "TORCH_CHECK_NOT_IMPLEMENTED")
 
@@ -37,8 +39,8 @@ def of_python() -> Iterator[Error]:
     """Yield every ``raise`` with a text, and the texts in exception classes."""
     for folder in _FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            file = path.relative_to(ROOT).as_posix()
-            for holder in ast.walk(ast.parse(path.read_text())):
+            file, code = path.relative_to(ROOT).as_posix(), path.read_text()
+            for holder in ast.walk(ast.parse(code)) if _RAISES.search(code) else ():
                 if isinstance(holder, ast.ClassDef):
                     yield from (Error(file, holder.name, text) for text in _own_words(holder))
                 if isinstance(holder, ast.FunctionDef):
@@ -59,6 +61,7 @@ def of_cpp() -> Iterator[Error]:
                 yield Error(path.relative_to(ROOT).as_posix(), kind, text)
 
 
+@cache
 def errors() -> list[Error]:
     """Return every error with a text, by file."""
     found = {error for error in (*of_python(), *of_cpp()) if error.kind not in _WITHOUT_WORDS}
