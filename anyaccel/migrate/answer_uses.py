@@ -179,9 +179,8 @@ def _may_be_library(plan: Plan, function: cst.BaseExpression) -> bool:
     called = (dotted(function) or "").rpartition(".")[2]
     functions = {each.name.value for each in plan.view.of(cst.FunctionDef, cst.ClassDef)}
     root = full_name.partition(".")[0]
-    is_builtin = (
-        isinstance(function, cst.Name) and hasattr(builtins, called) and called != "dict"
-    )  # which a library may get
+    is_builtin = isinstance(function, cst.Name) and hasattr(builtins, called)
+    is_builtin &= called != "dict"  # a library may get that
     return root != "torch" and root not in sys.stdlib_module_names and called not in functions and not is_builtin
 
 

@@ -248,7 +248,10 @@ def _skips(view: SourceView, decorator: cst.Decorator) -> bool:
     """Return whether a decorator skips a test on a machine without CUDA, by its message, or else by its name or test."""
     given = decorator.decorator
     stored = view.values_of(given) if isinstance(given, cst.Name) else []
-    given = stored[0] if len(stored) == 1 and isinstance(stored[0], cst.Call) else given
+    return any(_is_mark(view, each) for each in (given, *stored))
+
+
+def _is_mark(view: SourceView, given: cst.BaseExpression) -> bool:
     name = dotted(given.func if isinstance(given, cst.Call) else given) or ""
     told = given.args[1:] if isinstance(given, cst.Call) else ()
     says = " ".join(view.code(each) for each in told) or view.code(given)

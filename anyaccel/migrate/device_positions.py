@@ -210,9 +210,8 @@ def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> 
         return _YES if is_open else Position("the option has choices; add the new default to them first")
     if method in ("dict", "update"):
         return _YES if _is_setting(view, keyword) else Position(_OF_DICTIONARY)
-    if "cuda" in names_of_row(call) and any(
-        names_of_row(each) & (_DEVICE_TYPES - {"cuda"}) for each in view.calls_of(method)
-    ):
+    is_one_of_several = len(view.calls_of(method)) > 1 or isinstance(view.parent(call), cst.Element)
+    if is_one_of_several and "cuda" in names_of_row(call):
         return Position("CUDA's row of a table of devices; decide what the row for the accelerator is")
     is_named = keyword.endswith("_device") and not _OF_CUDA.search(keyword)
     return _YES if keyword in KEYWORDS or is_named else Position(_UNKNOWN)

@@ -46,7 +46,7 @@ _ATTENTION = re.compile(r"attn_(backend|impl(ementation)?)\b|[\"'](sdpa|eager)[\
 _CUDAS_KERNELS = re.compile(r"flash_?att|triton|xformers|apex|(^|_)(bnb|fa[23]|trt)(_|$)|cuda_?kernel", re.IGNORECASE)
 _TO_HOST = re.compile(r"\.cpu\(\)|\.to\([\"']cpu[\"']\)")
 _INDEX = re.compile(r"\.(get_device|current_device)\(\)|\.index\b")
-_OF_CUDAS_INDEX = re.compile(r"cuda(_?(device|id|idx|index|no|num|number|gpu|ordinal)s?)?$", re.IGNORECASE)
+_OF_CUDAS_INDEX = re.compile(r"cuda(?!.*_(ms|secs?|seconds|time|loss|memory|[mg]b|bytes|version)\W*$)", re.IGNORECASE)
 _NO_INDEX = re.compile(r"^(return |(?P<name>[\w.]+) = )?-1$")
 _OF_APPLE = re.compile(r"\b(is_)?mps\b|_mps_")
 _IS_ON_MPS = re.compile(r"^[\w.()]+\.is_mps$")
@@ -150,10 +150,12 @@ def _of_no_index(plan: Plan, found: Regions) -> Iterator[Objection]:
     for each in _others(plan, found):
         value = each.body[-1] if isinstance(each, cst.IndentedBlock | cst.SimpleStatementLine) else each
         around = plan.view.parent(plan.view.parent(each) or each)
-        is_named = isinstance(around, cst.Assign | cst.AnnAssign | cst.Arg | cst.NamedExpr)
-        named = re.split(r"[:=]", plan.view.code(around))[0].strip() if is_named and around is not None else ""
+        targets: list[cst.CSTNode] = [each.target for each in around.targets] if isinstance(around, cst.Assign) else []
+        targets += [around.target] if isinstance(around, cst.AnnAssign | cst.NamedExpr) else []
+        keyword = [around.keyword] if isinstance(around, cst.Arg) and around.keyword is not None else []
+        named = [plan.view.code(name) for name in (*targets, *keyword)]
         told = _NO_INDEX.search(plan.view.code(value).strip())
-        if told and (is_index or _OF_CUDAS_INDEX.search(named or told["name"] or "")):
+        if told and (is_index or any(map(_OF_CUDAS_INDEX.search, [*named, told["name"] or ""]))):
             yield Objection(
                 "depends-on-cuda", "an index for CUDA, and -1 otherwise, depends on it; decide what other devices have"
             )

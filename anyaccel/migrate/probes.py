@@ -96,16 +96,15 @@ def _is_of_device(view: SourceView, body: cst.BaseSuite, value: cst.BaseExpressi
 
     Counts have exact answers, and a checkpoint's ``map_location`` says where it goes.
     """
-    code = view.code(body)
-    if isinstance(value, cst.SimpleString | cst.Integer) or (isinstance(value, cst.Name) and _is_constant(value)):
-        return "map_location" not in code
-    calls = list(view.inside(body, cst.Call))
-    if any(isinstance(each.func, cst.Attribute) and each.func.attr.value == "cuda" for each in calls):
+    is_constant = isinstance(value, cst.SimpleString | cst.Integer | cst.Name) and _is_constant(value)
+    if is_constant and "map_location" not in view.code(body):
         return True
-    texts = view.inside(body, cst.SimpleString) if "map_location" not in code else []
-    named = any((text_of(each) or "").startswith("cuda") for each in texts)
+    calls = list(view.inside(body, cst.Call))
+    moves = any(isinstance(each.func, cst.Attribute) and each.func.attr.value == "cuda" for each in calls)
+    texts = [each for each in view.inside(body, cst.SimpleString) if (text_of(each) or "").startswith("cuda")]
+    named = any("map_location" not in view.code(view.parent(each) or each) for each in texts)
     called = [view.name(each.func) for each in calls]
-    return named or any(each.startswith("torch.cuda.") and not _COUNTS.search(each) for each in called)
+    return moves or named or any(each.startswith("torch.cuda.") and not _COUNTS.search(each) for each in called)
 
 
 def _gives_another_answer(view: SourceView, attempt: cst.Try) -> bool:

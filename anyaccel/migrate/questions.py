@@ -120,6 +120,7 @@ def _tested_counts(_: SourceView) -> dict[cst.CSTNode, bool]:
     return {}
 
 
+_CATCHES = re.compile(r"\b(suppress|raises|assertRaises\w*)\(")
 _OF_PROCESSES = re.compile(
     r"(^|_)(world_size|n_?procs?|nproc_per_node|num_proc(esse)?s|ngpus_per_node)$", re.IGNORECASE
 )
@@ -180,8 +181,7 @@ def _is_asserted_only_if(plan: Plan, use: cst.CSTNode, stored: cst.Assign) -> bo
 def _asserts(view: SourceView, part: cst.CSTNode | None, use: cst.CSTNode) -> bool:
     """Return whether code asserts on a name whenever it runs."""
     if isinstance(part, cst.BaseSuite | cst.SimpleStatementLine | cst.Module):
-        left = (cst.Return, cst.Continue, cst.Break, cst.Raise)
-        reached = takewhile(lambda each: not any(view.inside(each, *left)), part.body)
+        reached = takewhile(lambda each: not _may_leave(view, each), part.body)
         return any(_asserts(view, each, use) for each in reached)
     if isinstance(part, cst.Assert):
         read = (each for each in view.inside(part, cst.Name, cst.Attribute) if view.code(each) == view.code(use))
@@ -190,8 +190,13 @@ def _asserts(view: SourceView, part: cst.CSTNode | None, use: cst.CSTNode) -> bo
         return part.orelse is not None and _asserts(view, part.body, use) and _asserts(view, part.orelse, use)
     if isinstance(part, cst.Try) and not all(leaves(view, each.body) for each in part.handlers):
         return False  # it goes on where the assertion fails, or where what is before it does
-    is_block = isinstance(part, cst.With) and "suppress(" not in view.code(part.items[0])
+    is_block = isinstance(part, cst.With) and not any(_CATCHES.search(view.code(each)) for each in part.items)
     return (is_block or isinstance(part, cst.Try | cst.Else)) and _asserts(view, part.body, use)  # type: ignore[union-attr]
+
+
+def _may_leave(view: SourceView, statement: cst.CSTNode) -> bool:
+    is_definition = isinstance(statement, cst.FunctionDef | cst.ClassDef)
+    return not is_definition and any(view.inside(statement, cst.Return, cst.Continue, cst.Break))
 
 
 def _operators_around(view: SourceView, node: cst.CSTNode) -> Iterator[cst.BaseBooleanOp]:

@@ -66,7 +66,7 @@ def _keep_arguments(plan: Plan) -> None:
         )
         call = plan.view.parent(argument) if isinstance(argument, cst.Arg) else None
         for one in list(plan.decisions.values()) if isinstance(call, cst.Call) else ():
-            is_other = one.node in plan.exact and plan.view.is_within(one.node, call)  # type: ignore[arg-type]
+            is_other = one.node in plan.exact and any(plan.view.is_within(one.node, each) for each in call.args)  # type: ignore[union-attr]
             if is_other and one.outcome is SiteOutcome.REWRITTEN:
                 line = plan.view.position(kept.node)[0]
                 plan.reconsider(

@@ -56,14 +56,23 @@ def _report(plan: Plan, raised: cst.Raise, compared: _Compared) -> None:
 
 
 def _is_same(view: SourceView, one: SiteDecision, compared: _Compared) -> bool:
-    """Return whether a device is chosen in the function that compares, or is the attribute that a method compares."""
-    if view.function_around(one.node) is view.function_around(compared.node):
+    """Return whether a device is what is compared: by its name, in the same function or class, or in the branch for CUDA."""
+    test = view.parent(compared.node)
+    if isinstance(test, cst.If) and view.is_within(one.node, test.body):
         return True
-    targets = [each for around in view.ancestors(one.node) if isinstance(around, cst.Assign) for each in around.targets]
+    named = _device_of(view, compared.node, compared.name)
+    owners = [each for each in view.ancestors(one.node) if isinstance(each, cst.Assign | cst.Param)]
+    targets = [dotted(each.name) for each in owners if isinstance(each, cst.Param)]
+    targets += [dotted(target.target) for each in owners if isinstance(each, cst.Assign) for target in each.targets]
+    is_near = view.function_around(one.node) is view.function_around(compared.node)
     is_own = view.class_around(one.node) is view.class_around(compared.node)
-    return (
-        is_own and compared.name.startswith("self.") and any(dotted(each.target) == compared.name for each in targets)
-    )
+    return any(each in named and (is_near or (is_own and "." in each)) for each in targets if each is not None)
+
+
+def _device_of(view: SourceView, node: cst.BaseExpression, name: str) -> set[str]:
+    """Return the name that a comparison reads, and the name of the device whose type that holds."""
+    read = [each for each in view.inside(node, cst.Name, cst.Attribute) if dotted(each) == name]
+    return {name, *(_root(view, value) for each in read for value in view.values_of(each))}
 
 
 def _compared_before(view: SourceView, line: cst.SimpleStatementLine) -> Iterator[_Compared]:
@@ -72,7 +81,10 @@ def _compared_before(view: SourceView, line: cst.SimpleStatementLine) -> Iterato
     block = view.parent(line)
     test = view.parent(block) if block is not None else None
     if isinstance(test, cst.If) and test.body is block:  # elif device != "cpu": raise
-        yield from (each for each in _of_test(view, test.test) if not each.is_equal)
+        refused = [each for each in _of_test(view, test.test) if not each.is_equal]
+        if not refused:
+            return
+        yield from refused
         inner = test
     elif isinstance(test, cst.Else):
         inner = test

@@ -311,7 +311,11 @@ def _leave_counts(plan: Plan, condition: cst.CSTNode) -> None:
     for name in plan.view.inside(condition, cst.Name):
         uses = [use for bound in plan.view.bindings_of(name) for use in plan.view.uses(bound) or ()]
         calls = [[each for each in plan.view.ancestors(use) if isinstance(each, cst.Call)] for use in uses]
-        if all(any((dotted(each.func) or "").rpartition(".")[2] in _SKIPS for each in around) for around in calls):
+        read = {each.attr.value for each in plan.view.of(cst.Attribute)} | plan.project.brought
+        is_shared = not uses or name.value in read
+        if not is_shared and all(
+            any((dotted(each.func) or "").rpartition(".")[2] in _SKIPS for each in around) for around in calls
+        ):
             for value in plan.view.values_of(name):
                 leave_questions(plan, value, _OF_SKIP)
 

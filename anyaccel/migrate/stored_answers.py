@@ -47,12 +47,22 @@ def _followed(view: SourceView, found: Regions) -> list[Regions]:
             if value in seen:
                 continue
             seen.add(value)
-            for read in _reads(view, value):
+            for read in _reads_of_answer(view, value):
                 asked = asked_by(view, read)
                 if asked is not None:
                     waiting.append(regions_of(view, asked, is_negated=is_negated))
                     reached.append(waiting[-1])
     return reached
+
+
+def _reads_of_answer(view: SourceView, value: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    """Return what reads an answer; one that is stored as ``self.fast = True``, in its own class."""
+    reads = _reads(view, value)
+    is_told = isinstance(value, cst.Assign) and dotted(value.value) in TRUTH
+    if not is_told or not isinstance(_target(value), cst.Attribute):
+        return reads
+    owner = view.class_around(value)
+    return [each for each in reads if view.class_around(each) is owner]
 
 
 def answers_of(view: SourceView, found: Regions) -> Iterator[tuple[cst.CSTNode, bool]]:
@@ -76,7 +86,9 @@ def _is_one_of_truths(view: SourceView, statement: cst.Assign | cst.Return) -> b
         function = view.function_around(statement)
         returns = view.inside(function, cst.Return) if function is not None else []
         values = [each.value or each for each in returns if view.function_around(each) is function]
-    return {dotted(each) for each in values} == set(TRUTH)
+    given = [dotted(each) for each in values]
+    truth = dotted(statement.value) if statement.value is not None else None
+    return set(given) == set(TRUTH) and given.count(truth) == 1  # else another branch may give the same
 
 
 def names_for_others(view: SourceView, found: Regions) -> set[str]:

@@ -110,7 +110,9 @@ def _keep_forked(plan: Plan) -> None:
         values = [value for name in plan.view.inside(fork.node, cst.Name) for value in plan.view.values_of(name)]
         listed = [each for each in values if not isinstance(each, cst.IfExp)]  # whose question is kept, and is enough
         for one in list(plan.decisions.values()):
-            is_near = asked_in(plan, one) is not None and plan.view.function_around(one.node) is function
+            around = plan.view.function_around(one.node)
+            is_near = around is None if function is None else plan.view.is_within(one.node, function)
+            is_near &= asked_in(plan, one) is not None
             if is_near or any(plan.view.is_within(one.node, each) for each in (fork.node, *listed)):
                 _undo(plan, one.node, reason)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .regions import leaves
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ __all__ = ["is_of_new_process", "only_sets_visible_devices", "reads_visible", "s
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 _READ = re.compile(r"""(os\.)?(environ\[|getenv\(|environ\.get\()["']CUDA_VISIBLE_DEVICES["'][\])]""")
-_CAUGHT = re.compile(r"\b(KeyError|LookupError|Exception|BaseException|AttributeError|TypeError)\b")
+_OF_KEY = re.compile(r"\b(KeyError|LookupError|Exception|BaseException)\b")
+_OF_NONE = re.compile(r"\b(AttributeError|TypeError|Exception|BaseException)\b")
 
 
 def sets_visible_devices(plan: Plan, name: cst.SimpleString) -> bool:
@@ -60,7 +62,9 @@ def reads_visible(view: SourceView, region: cst.CSTNode) -> bool:
 def _guards(view: SourceView, around: cst.CSTNode, read: cst.CSTNode) -> bool:
     """Return whether what is around a read lets it run only if the variable is set."""
     if isinstance(around, cst.Try) and view.is_within(read, around.body):
-        return any(each.type is None or _CAUGHT.search(view.code(each.type)) for each in around.handlers)
+        caught = _OF_KEY if isinstance(read, cst.Subscript) else _OF_NONE
+        catching = [each for each in around.handlers if each.type is None or caught.search(view.code(each.type))]
+        return bool(catching) and not any(leaves(view, each.body) for each in catching)
     if isinstance(around, cst.BooleanOperation) and view.is_within(read, around.right):
         return _tells(view, around.left, is_set=isinstance(around.operator, cst.And))
     if not isinstance(around, cst.If | cst.IfExp | cst.While):

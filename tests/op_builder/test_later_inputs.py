@@ -306,6 +306,7 @@ def test_what_follows_zigs_program_is_nothing_of_the_users() -> None:
         ("python3 /bin/ls g++ -DA", ("-DA",)),
         ("sudo -g users g++ -DA", ("-DA",)),
         ("ccache /bin/ls -x c++ -DA", ("-x", "c++", "-DA")),
+        ("ccache /bin/ls -include gcc -DA", ("-include", "gcc", "-DA")),
         ("setarch x86_64 g++ -DA", ("-DA",)),  # x86_64 is a program
         ("setarch x86_64 -R g++ -DA", ("-DA",)),
         ("setsid -w g++ -DA", ("-DA",)),

@@ -92,13 +92,14 @@ def further_words(command: Sequence[str]) -> tuple[str, ...]:
         return tuple(command[2:])
     if _LAUNCHER.fullmatch(os.path.basename(command[0])):
         names = ["" if word.startswith("-") or "=" in word else os.path.basename(word) for word in command]
-        compilers = [
-            place for place, name in enumerate(names) if _COMPILER.fullmatch(name) and command[place - 1] != "-x"
-        ]
-        others = [place for place, name in enumerate(names) if name and _is_program(command[place])]
-        others = [place for place in others if not _LAUNCHER.fullmatch(names[place])]
-        for place in (*compilers, *others):  # `nice -n 5 g++`, `env A=1 g++`, `perf stat g++`
-            return tuple(command[place + 1 :])
+        programs = [place for place, name in enumerate(names) if name and _is_program(command[place])]
+        compilers = [place for place, name in enumerate(names) if _COMPILER.fullmatch(name)]
+        chosen = [place for place in programs if not _LAUNCHER.fullmatch(names[place])]
+        first = min([*chosen, *compilers], default=len(command))  # `nice -n 5 g++`, `env A=1 g++`
+        flags = [place for place in range(first, len(command)) if command[place].startswith("-")]
+        beside = [place for place in compilers if place < min(flags, default=len(command))]  # `perf stat g++`
+        if first < len(command):
+            return tuple(command[min(beside, default=first) + 1 :])
     return tuple(dropwhile(_is_program, command[1:]))
 
 
