@@ -35,11 +35,11 @@ from .other_ways import of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
 from .probes import keep_probes
 from .questions import asked_in, is_count_tested
+from .refused_devices import keep_unlisted
 from .regions import regions_of
 from .same_on_cpu import of_cpu
 from .scripts import keep_scripts
 from .site import SiteOutcome
-from .source_view import dotted
 from .stored_answers import regions_of_name
 from .together import keep_together
 from .told_counts import tell_counts
@@ -100,7 +100,7 @@ def _keep_whole(plan: Plan) -> None:
             continue
         line = plan.view.position(decision.node)[0]
         if isinstance(decision.node, cst.Comparison) and is_validation(plan.view, decision.node):
-            _keep_refused(plan, decision.node, line)
+            keep_unlisted(plan, decision.node, line)
         compared = _comparison_of(plan, decision)
         if compared is not None:
             for one in rewritten_in(plan, regions_of(plan.view, compared).all):
@@ -122,17 +122,6 @@ def _keep_whole(plan: Plan) -> None:
                 plan.reconsider(
                     one.node, f"the other half of this condition is reported at line {line}; decide on both together"
                 )
-
-
-def _keep_refused(plan: Plan, compared: cst.Comparison, line: int) -> None:
-    """Undo rewrites of what a reported list of allowed devices would refuse: defaults and arguments of that name."""
-    name = (dotted(compared.left) or "").rpartition(".")[2]
-    for one in list(plan.decisions.values()):
-        around = plan.view.parent(one.node)
-        is_default = isinstance(around, cst.Param) and around.name.value == name
-        is_given = isinstance(around, cst.Arg) and around.keyword is not None and around.keyword.value == name
-        if one.outcome is SiteOutcome.REWRITTEN and one.rule == "device-name" and (is_default or is_given):
-            plan.reconsider(one.node, f"the list in line {line} refuses other devices; decide on both together")
 
 
 def _comparison_of(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:

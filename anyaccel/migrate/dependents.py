@@ -42,7 +42,20 @@ _IS_IMPORTED = re.compile(
 )
 _BUILTINS = frozenset(dir(builtins))
 _OWN = re.compile(
-    r"\w*(flash_?(att|\d)|(?<!allow_)tf32|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*|\b(\w+_)?(bnb|apex|trt|dali|vllm|faiss|nf4)(_\w+)?\b|\b\w*supports?_cuda\b|[\"']flash[\"']|\b\w+_fa[23]\b|\b(is_shared|share_memory_?)\b|\b(\w+_)?(nvenc|nvdec|cuvid)\b|\bgpu_(hist|predictor)\b|[\"']--gpus\b|/GPU:\d|(?<=\.)(\w+_)?(BACKEND|TARGET|DEVICE)_(\w+_)?CUDA\b",
+    "|".join(
+        (
+            r"\w*(flash_?(att|\d)|(?<!allow_)tf32|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*",
+            r"\b(\w+_)?(bnb|apex|trt|dali|vllm|faiss|nf4)(_\w+)?\b",  # short names of libraries, as whole words only
+            r"[\"']flash[\"']|\b\w+_fa[23]\b",  # versions of FlashAttention
+            r"\b\w*supports?_cuda\b",
+            r"\b(is_shared|share_memory_?)\b",  # CUDA tensors are shared between processes in their own way
+            r"\b(\w+_)?(nvenc|nvdec|cuvid)\b",  # NVIDIA's video codecs
+            r"\bgpu_(hist|predictor)\b",  # XGBoost
+            r"[\"']--gpus\b",  # Docker
+            r"/GPU:\d",  # TensorFlow
+            r"(?<=\.)(\w+_)?(BACKEND|TARGET|DEVICE)_(\w+_)?CUDA\b",  # OpenCV
+        )
+    ),
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"(^|\s)#[^\n]*")

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .amp_defaults import OF_AMP, only_enables_amp
+from .device_options import choices_of, is_default_of_option, names_of_row
 from .device_text import ACCELERATORS
 from .kinds import DEVICE_NAME
 from .listed_devices import OF_LIST, is_listed, is_refused
-from .nodes import choices_of, names_of_row, target_of
+from .nodes import target_of
 from .other_libraries import is_name_of_other_library, is_of_other_library, is_where_tensors_are, names_other_library
 from .source_view import dotted, text_of
 from .words import OF_WORD, is_word
@@ -105,7 +106,7 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
     if isinstance(around, cst.DictElement) and _is_setting(view, text_of(around.key)):
         return _YES
     if isinstance(around, cst.DictElement):
-        is_option = inner is around.value and _is_of_option(view, around)
+        is_option = inner is around.value and is_default_of_option(view, around)
         return _YES if is_option else Position(_OF_DICTIONARY)
     return Position(_UNKNOWN)
 
@@ -311,14 +312,6 @@ def _as_named(view: SourceView, target: cst.BaseExpression, seen: frozenset[str]
     return Position(
         f"also used at line {line}, which may not take a device; use get_accelerator().device_name() if it does"
     )
-
-
-def _is_of_option(view: SourceView, element: cst.DictElement) -> bool:
-    """Return whether a value is the default of an option for a device: ``{"name": "--rl_device", "default": "cuda:0"}``."""
-    beside = getattr(view.parent(element), "elements", ())
-    named = {text_of(each.key): text_of(each.value) or "" for each in beside if isinstance(each, cst.DictElement)}
-    name = named.get("name", "")
-    return text_of(element.key) == "default" and "choices" not in named and name.startswith("-") and "device" in name
 
 
 def _is_used_as_device(view: SourceView, use: cst.CSTNode, seen: frozenset[str]) -> bool:

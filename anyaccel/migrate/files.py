@@ -90,7 +90,7 @@ def migrate_files(
     """
     known = paths if among is None else among
     modules = [path for path in known if path.suffix == ".py"]
-    is_small = len(paths) < 2 or sum(map(_size, paths)) < _SMALL
+    is_small = sum(map(_size, paths)) < _SMALL
     with contextlib.nullcontext() if is_small else _starting() as pool:
         project = survey((_module_name(path), text) for path in modules if (text := _text_or_none(path)) is not None)
         project.packages = _imported_as(modules)

@@ -8,11 +8,8 @@ from typing import Any
 
 import libcst as cst
 
-__all__ = [
-    "choices_of", "dotted", "is_whitespace", "library_of", "names_of_row", "pairs", "parts", "target_of", "text_of", "unpacked",
-]  # fmt: skip
+__all__ = ["dotted", "is_whitespace", "library_of", "pairs", "parts", "target_of", "text_of", "unpacked"]
 
-_KEYS = ("name", "kind", "type", "label", "id")
 _WHITESPACE = (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine, cst.Newline, cst.Comment)
 
 
@@ -119,15 +116,3 @@ def unpacked(element: cst.Element, *around: cst.CSTNode) -> list[cst.BaseExpress
     names, _, owner = (*around, None, None, None)[:3]
     given = owner.value if isinstance(owner, cst.Assign) else None
     return [value for name, value in pairs(names, given) if name is element.value]
-
-
-def names_of_row(call: cst.Call) -> set[str]:
-    """Return what a row of a table is called: ``Row(name="xpu", …)``."""
-    return {text_of(each.value) or "" for each in call.args if each.keyword and each.keyword.value in _KEYS}
-
-
-def choices_of(call: cst.Call) -> set[str]:
-    """Return the texts among an option's choices. Argparse does not check its own default."""
-    given = next((each.value for each in call.args if each.keyword and each.keyword.value == "choices"), None)
-    listed = given.elements if isinstance(given, cst.List | cst.Tuple | cst.Set) else ()
-    return {text_of(each.value) or "" for each in listed}

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
     from .source_view import SourceView
 
-__all__ = ["keep_refused"]
-
+__all__ = ["keep_refused", "keep_unlisted"]
 
 _OTHERS = ("xpu", "npu", "hpu", "mlu", "musa")
 
@@ -45,6 +44,17 @@ def keep_refused(plan: Plan) -> None:
             stays = decision is None or decision.outcome is not SiteOutcome.REWRITTEN
             if one.kind == "cuda" and stays and any(each.kind == "cpu" and each.name == one.name for each in compared):
                 _report(plan, raised, one)
+
+
+def keep_unlisted(plan: Plan, compared: cst.Comparison, line: int) -> None:
+    """Undo rewrites of what a reported list of allowed devices would refuse: defaults and arguments of that name."""
+    name = (dotted(compared.left) or "").rpartition(".")[2]
+    for one in list(plan.decisions.values()):
+        around = plan.view.parent(one.node)
+        is_default = isinstance(around, cst.Param) and around.name.value == name
+        is_given = isinstance(around, cst.Arg) and around.keyword is not None and around.keyword.value == name
+        if one.outcome is SiteOutcome.REWRITTEN and one.rule == "device-name" and (is_default or is_given):
+            plan.reconsider(one.node, f"the list in line {line} refuses other devices; decide on both together")
 
 
 def _report(plan: Plan, raised: cst.Raise, compared: _Compared) -> None:
@@ -108,8 +118,9 @@ def _of_test(view: SourceView, test: cst.BaseExpression) -> Iterator[_Compared]:
         target = test.comparisons[0]
         if isinstance(target.operator, cst.Equal | cst.NotEqual | cst.In):
             is_equal = not isinstance(target.operator, cst.NotEqual)
-            for name, other in ((test.left, target.comparator), (target.comparator, test.left)):
-                yield from _named(view, test, name, text_of(other), is_equal=is_equal)
+            yield from _named(view, test, target.comparator, text_of(test.left), is_equal=is_equal)
+            if not isinstance(target.operator, cst.In):  # `device in "cuda"` is no comparison of types
+                yield from _named(view, test, test.left, text_of(target.comparator), is_equal=is_equal)
 
 
 def _named(

@@ -30,10 +30,11 @@ def test_help_names_every_subcommand_and_each_has_an_example(tmp_path: Path) -> 
         assert f"Example: anyaccel {command}" in _run(*shown_for, "--help", cwd=tmp_path).stdout
 
 
-def test_version(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [(str(ANYACCEL),), (sys.executable, "-m", "anyaccel")], ids=["command", "module"])
+def test_version(tmp_path: Path, command: tuple[str, ...]) -> None:
     import anyaccel
 
-    shown = subprocess.run([ANYACCEL, "--version"], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    shown = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
     assert shown == f"anyaccel {anyaccel.__version__}\n"
 
 

@@ -45,6 +45,26 @@ def test_an_expression_that_is_too_deep_is_named(tmp_path: Path) -> None:
     assert other.new != other.old
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "(" * 2000 + "1" + ")" * 2000,
+        "[" * 9000 + "]" * 9000,
+        "lambda:" * 5000 + "1",
+        "not " * 9000 + "1",
+        "1" + "+1" * 9000,
+    ],
+    ids=["parentheses", "lists", "lambdas", "not", "sum"],
+)
+def test_code_that_would_fill_the_stack_ends_no_run(tmp_path: Path, expression: str) -> None:
+    """LibCST's parser has no limit of its own: it would end this process, or take minutes."""
+    (tmp_path / "deep.py").write_text(f"import torch\nx = {expression}\ntorch.ones(1).cuda()\n")
+    (tmp_path / "other.py").write_text("import torch\nx = torch.ones(1).cuda()\n")
+    deep, other = migrate_files([tmp_path / "deep.py", tmp_path / "other.py"], "anyaccel")
+    assert "nested too deeply" in str(deep.errors[0])
+    assert other.new != other.old
+
+
 def test_without_space_for_what_the_processes_share_every_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [Path(f"file{number}.py") for number in range(6)]
     for path in paths:
