@@ -13,7 +13,12 @@ from __future__ import annotations
 
 import os
 
+from .errors import EnvironmentVariableError
+
 __all__ = ["allows_deprecated_fp16", "cpu_backend", "local_rank", "local_world_size", "requested_accelerator"]
+
+
+_DIGITS = 9
 
 
 def requested_accelerator() -> str | None:
@@ -45,10 +50,10 @@ def _natural_number(name: str) -> int | None:
     text = os.environ.get(name)
     if not text:
         return None
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > _DIGITS:
         msg = (
             f"reading the environment failed: got {name}={text!r}; expected a whole number of 0 or more. "
             f"Fix: unset {name}, or start the processes with torchrun, which sets it."
         )
-        raise ValueError(msg)
+        raise EnvironmentVariableError(msg)
     return int(text)

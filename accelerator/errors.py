@@ -2,6 +2,7 @@
 
 AnyaccelError
 ├── SelectionError (ValueError)            an explicit choice of accelerator cannot be served
+├── EnvironmentVariableError (ValueError)  a variable such as LOCAL_RANK has an invalid value
 ├── NotAnAcceleratorError (TypeError)      set_accelerator was given something else
 ├── UnsupportedError (NotImplementedError) this device has no such feature
 └── OpError (RuntimeError)                 anything about building or loading an op (op_builder/engine/errors.py)
@@ -9,7 +10,7 @@ AnyaccelError
 
 from __future__ import annotations
 
-__all__ = ["AnyaccelError", "NotAnAcceleratorError", "SelectionError", "UnsupportedError"]
+__all__ = ["AnyaccelError", "EnvironmentVariableError", "NotAnAcceleratorError", "SelectionError", "UnsupportedError"]
 
 
 class AnyaccelError(Exception):
@@ -24,6 +25,10 @@ class AnyaccelError(Exception):
 
 class SelectionError(AnyaccelError, ValueError):
     """An accelerator was named explicitly and cannot be used here."""
+
+
+class EnvironmentVariableError(AnyaccelError, ValueError):
+    """An environment variable has an invalid value."""
 
 
 class NotAnAcceleratorError(AnyaccelError, TypeError):

@@ -49,6 +49,7 @@ __all__ = [
     "copy_entry",
     "named_builders",
     "orders",
+    "require_target_of_wheels",
     "wheel_targets",
 ]
 
@@ -200,6 +201,20 @@ def _follow(order: Order, cache: Cache, jobs: int | None, stop: threading.Event)
     return BuildOutcome(order, entry, found is None, time.perf_counter() - started)
 
 
+def require_target_of_wheels(target: str) -> None:
+    """Check that builds for a target can be in a wheel.
+
+    Raises:
+        ToolchainError: when they are for this machine only.
+    """
+    if target in (NATIVE, OPENCL_CPU):
+        msg = (
+            f"copying ops failed: builds for {target!r} are for this machine only. "
+            f"Fix: name another target, such as --target x86-64-v3."
+        )
+        raise ToolchainError(msg)
+
+
 def copy_entry(outcome: BuildOutcome, root: Path) -> Path:
     """Copy a build to its place in a wheel, and return the folder.
 
@@ -207,12 +222,7 @@ def copy_entry(outcome: BuildOutcome, root: Path) -> Path:
         ToolchainError: when the build is for this machine only.
     """
     order, entry = outcome.order, outcome.entry
-    if order.target in (NATIVE, OPENCL_CPU):
-        msg = (
-            f"copying the op '{order.op}' failed: the build is for this machine only. "
-            f"Fix: name a target, such as --target x86-64-v3."
-        )
-        raise ToolchainError(msg)
+    require_target_of_wheels(order.target)
     folder = folder_for(root, order.op, order.target)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root) as staging:

@@ -5,6 +5,7 @@ Method names are deepspeed's, so code that uses deepspeed's builders works with 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from pathlib import Path
@@ -86,7 +87,7 @@ class OpBuilder:
 
     def build_var(self) -> str:
         """Return the environment variable that selects the op for an ahead-of-time build."""
-        return self.BUILD_VAR or f"DS_BUILD_{self.NAME.upper()}"
+        return self.BUILD_VAR or f"DS_BUILD_{(self.NAME or self.name).upper()}"
 
     def absolute_name(self) -> str:
         """Return the name of the module in which a prebuilt op is installed."""
@@ -328,10 +329,20 @@ class OpBuilder:
                 loading.require_same_build(self.name, loaded.binary, self._found_binary())
             functions = loading.functions_of(binary)
             if functions is None:
-                functions = self.load_binary(binary)
+                binary, functions = self._loaded_from(binary)
             claimed = () if self.STABLE_ABI else self.namespaces()  # those of a library are kept with it
             kept = loading.Loaded(self.name, type(self), binary, claimed, functions=functions, asked=self._asked())
             return loading.keep(kept)
+
+    def _loaded_from(self, binary: Path) -> tuple[Path, Any]:
+        """Load a binary, and return it and its functions; build it again if somebody has cleared the cache meanwhile."""
+        try:
+            return binary, self.load_binary(binary)
+        except OpLoadError:
+            if binary.exists():
+                raise
+        binary = self.build().binary
+        return binary, self.load_binary(binary)
 
     def _asked(self) -> tuple[Any, ...]:
         """Return what this builder asks for; another builder of its class may ask for something else."""
@@ -533,7 +544,14 @@ class OpBuilder:
                 f"Fix: return a list, such as {[wrong] if isinstance(wrong, str) else ['-O2']}."
             )
             raise OpError(msg)
-        return [os.fspath(arg) for arg in given]
+        texts = [os.fspath(arg) for arg in given]
+        if unusable := [text for text in texts if not _can_be_argument(text)]:
+            msg = (
+                f"reading the arguments of the op '{self.name}' failed: got {unusable[0]!r}; expected texts in UTF-8 without "
+                f"null characters. Fix: remove that character."
+            )
+            raise OpError(msg)
+        return texts
 
     def command_exists(self, cmd: str | Sequence[str]) -> bool:
         """Return whether one of the commands is in ``PATH``.
@@ -589,8 +607,14 @@ class OpBuilder:
         Raises:
             OpError: when nothing is there.
         """
-        what = "source" if os.path.splitext(code_path)[1] else "include directory"
-        return str(self._located(code_path, what))
+        what = ("source", "include directory")
+        first, other = what if os.path.splitext(code_path)[1] else what[::-1]
+        try:
+            return str(self._located(code_path, first))
+        except OpError:
+            with contextlib.suppress(OpError):  # ``lib-1.2`` is a folder, ``LICENSE`` a file
+                return str(self._located(code_path, other))
+            raise
 
     def hipify_extension(self) -> None:
         """Do nothing: deepspeed's method translates CUDA sources for ROCm, which builders here do not do."""
@@ -630,6 +654,14 @@ class OpBuilder:
                 self.warning(f"{funcname} cannot be linked: {error}")
             return False
         return True
+
+
+def _can_be_argument(text: str) -> bool:
+    """Return whether a program can get a text as an argument."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def _seen_from_here(source: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .engine.errors import NoKernelError, OpError
+from .engine.errors import NoKernelError, OpError, OpLoadError
 from .engine.trace import Trace
 from .kernel_extensions import KernelExtension
 
@@ -19,14 +19,15 @@ class KernelLoader:
     """Chooses and loads an implementation of one kernel.
 
     Attributes:
-        REGISTRY: the classes of the implementations; each loader has its own list.
+        REGISTRY: the classes of the implementations; each loader has its own list, which begins with that of its base class.
     """
 
     REGISTRY: ClassVar[list[KernelExtension | type[KernelExtension]]] = []
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.REGISTRY = [*map(_require_extension, cls.__dict__.get("REGISTRY", ()))]
+        own = cls.__dict__.get("REGISTRY")
+        cls.REGISTRY = [*cls.REGISTRY] if own is None else [*map(_require_extension, own)]
 
     @classmethod
     def register_extension(cls, extension: Any) -> None:
@@ -69,13 +70,7 @@ class KernelLoader:
             OpError: when the named implementation cannot be loaded.
         """
         if ext_name is not None:
-            extension = self._named(ext_name)
-            if not extension.is_available():
-                name = type(self).__name__
-                msg = f"{name} failed: {ext_name!r} does not run on this machine. Fix: call {name}().load()."
-                raise NoKernelError(msg)
-            extension.assert_compatible()
-            return extension.load()
+            return self._load_named(ext_name)
         trace = Trace(type(self).__name__)
         functions = best_of(self.REGISTRY, trace)
         if functions is None:
@@ -89,6 +84,25 @@ class KernelLoader:
             trace: records why each of the others is not available.
         """
         return [extension for extension in _available(self.REGISTRY, trace) if _is_compatible(extension, trace)]
+
+    def _load_named(self, ext_name: str) -> Any:
+        extension = self._named(ext_name)
+        name = type(self).__name__
+        try:
+            is_available = extension.is_available()
+            if is_available:
+                extension.assert_compatible()
+                return _loaded(extension)
+        except OpError:
+            raise
+        except Exception as error:
+            msg = (
+                f"{name} failed: {ext_name!r} raised {type(error).__name__}: {error}. "
+                f"Fix: correct that implementation, or call {name}().load()."
+            )
+            raise OpLoadError(msg) from error
+        msg = f"{name} failed: {ext_name!r} does not run on this machine. Fix: call {name}().load()."
+        raise NoKernelError(msg)
 
     def _named(self, ext_name: str) -> KernelExtension:
         described = [_described(known) for known in self.REGISTRY]
@@ -113,8 +127,10 @@ class KernelLoader:
 
 def _described(extension: KernelExtension | type[KernelExtension]) -> KernelExtension | type[KernelExtension]:
     """Return the object with the name and the priority: the class, or an instance if ``__init__`` sets them."""
+    if not isinstance(extension, type):
+        return extension
     has_both = isinstance(getattr(extension, "name", None), str) and isinstance(extension.priority, int)
-    return extension if has_both or not isinstance(extension, type) else extension()
+    return extension if has_both and extension.__init__ is KernelExtension.__init__ else extension()
 
 
 def _require_extension(extension: Any) -> type[KernelExtension]:
@@ -161,13 +177,26 @@ def best_of(implementations: Sequence[KernelExtension | type[KernelExtension]], 
         if not (extension.load_checks or _is_compatible(extension, trace)):
             continue
         try:
-            functions = extension.load()
+            functions = _loaded(extension)
         except Exception as error:  # noqa: BLE001  # one broken implementation must not stop the others
             trace.reject(extension.name, f"available, but {_reason(error)}", logging.WARNING)
         else:
             trace.accept(extension.name, f"priority {extension.priority}, the highest available here")
             return functions
     return None
+
+
+def _loaded(extension: KernelExtension) -> Any:
+    """Load an implementation.
+
+    Raises:
+        OpLoadError: when its ``load()`` returns None.
+    """
+    functions = extension.load()
+    if functions is None:
+        msg = f"loading {extension.name!r} failed: its load() returned None. Fix: return an object with the kernel's functions."
+        raise OpLoadError(msg)
+    return functions
 
 
 def _available(implementations: Sequence[Any], trace: Trace) -> Iterator[KernelExtension]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from . import loading
 from .cpu.autograd import recorder
-from .engine.errors import OpError, OpLoadError
+from .engine.errors import OpLoadError
 from .holding import HoldingBuilder
 
 if TYPE_CHECKING:
@@ -91,12 +91,12 @@ class DeviceKernels(HoldingBuilder):
         if self.is_built():
             self.DEVICE.load_runtime()
             return load_host()
-        failed: list[OpError] = []
+        failed: list[BaseException] = []
 
         def load_runtime() -> None:
             try:
                 self.DEVICE.load_runtime()
-            except OpError as error:
+            except BaseException as error:  # noqa: BLE001  # raised again in the caller's thread
                 failed.append(error)
 
         thread = threading.Thread(target=load_runtime)

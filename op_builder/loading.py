@@ -261,7 +261,9 @@ def importable(name: str, trace: Trace) -> Any:
             trace.reject("prebuilt", f"no module {name} is installed")
             return None
         module = importlib.import_module(name)
-    except Exception as error:  # noqa: BLE001  # a third party's package may raise anything
+    except BaseException as error:  # a third party's package may raise anything, also SystemExit
+        if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+            raise
         trace.reject("prebuilt", f"{name}: {type(error).__name__}: {error}", logging.WARNING)
         return None
     trace.accept("prebuilt", f"the installed module {name}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from .engine.flag_files import expanded, macros_defined_by
 from .engine.scan import scan
 
 if TYPE_CHECKING:
@@ -33,9 +34,8 @@ def claimed_namespaces(
     contents = [file.content for file in scan(sources, include_dirs)]
     if not any(b"TORCH_LIBRARY" in content for content in contents):
         return []  # without a tenth of a second of reading
-    code = _without_comments(content.decode(errors="replace") for content in contents)
-    names = dict(re.findall(_NAMED, code))
-    names |= {macro: value for flag in flags for macro, _, value in [flag[2:].partition("=")] if flag.startswith("-D")}
+    code = _without_comments(content.decode(errors="replace").replace("\r\n", "\n") for content in contents)
+    names = {**dict(re.findall(_NAMED, code)), **dict(macros_defined_by(expanded(flags)))}
     plain = re.sub(_DIRECTIVE, "", code)
     claims = [*re.findall(_CLAIM, plain), *_claimed_by_macros(code, plain)]
     return list(dict.fromkeys(_expanded(name, names) for name in claims))

@@ -19,6 +19,7 @@ from ..op_builder.ahead_of_time import (
     copy_entry,
     named_builders,
     orders,
+    require_target_of_wheels,
     wheel_targets,
 )
 from ..op_builder.all_ops import every_builder
@@ -81,10 +82,10 @@ def command(
     if hub is not None:
         _for_the_hub(hub, ops or [], target or wheel_targets(), rocm or [])
         return
-    _require_place(output)
+    wanted = target or (wheel_targets() if output else all_targets() if everything else [NATIVE])
+    _require_place(output, wanted)
     console = Console()
     builders = _every_selected_op() if everything else named_builders(ops or [])
-    wanted = target or (wheel_targets() if output else all_targets() if everything else [NATIVE])
     table = Table("op", "target", "", "seconds", "KiB", title=_title(), title_justify="left")
     with _shown_progress(console):
         for outcome in build_orders(_selected(builders, wanted) if everything else orders(builders, wanted)):
@@ -114,12 +115,14 @@ def _every_selected_op() -> list[OpBuilder]:
     return buildable(switched_on(every_builder(), environment.build_switches()))
 
 
-def _require_place(output: Path | None) -> None:
+def _require_place(output: Path | None, targets: list[str]) -> None:
     """Fail before anything is built, if there is no place for it."""
     if output is None:
         _wanted_cache()
-    else:
-        require_folder(output, "--output")
+        return
+    require_folder(output, "--output")
+    for target in targets:
+        require_target_of_wheels(target)
 
 
 def _require_one_of(

@@ -11,12 +11,25 @@ from __future__ import annotations
 
 import os
 
+from ..accelerator.errors import EnvironmentVariableError
+
 __all__ = ["main_host", "oneccl_root", "pretended_host"]
 
 
 def pretended_host() -> str:
-    """Return the value of ``ANYACCEL_SHM_HOST``, empty when unset."""
-    return os.environ.get("ANYACCEL_SHM_HOST", "")
+    """Return the value of ``ANYACCEL_SHM_HOST``, empty when unset.
+
+    Raises:
+        EnvironmentVariableError: when it is not UTF-8.
+    """
+    name = os.environ.get("ANYACCEL_SHM_HOST", "")
+    if any(0xD800 <= ord(letter) <= 0xDFFF for letter in name):
+        msg = (
+            f"reading the environment failed: got ANYACCEL_SHM_HOST={name!r}; expected a name in UTF-8. "
+            f"Fix: unset ANYACCEL_SHM_HOST, or set it to another name."
+        )
+        raise EnvironmentVariableError(msg)
+    return name
 
 
 def oneccl_root() -> str:

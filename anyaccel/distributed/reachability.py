@@ -45,6 +45,8 @@ def paths(group: dist.ProcessGroup | None = None) -> list[Path]:
     found = None if chosen is None else shm.hosts(chosen._get_backend(torch.device("cpu")))
     if found is None:
         what = "no process group" if chosen is None else f"a group on {dist.get_backend(chosen)}"
+        if what == "a group on shm":
+            what += " that TORCH_DISTRIBUTED_DEBUG=DETAIL wraps"
         fix = "call init_process_group('shm'), without TORCH_DISTRIBUTED_DEBUG=DETAIL"
         msg = f"paths failed: got {what}; expected one on shm. Fix: {fix}."
         raise ValueError(msg)
@@ -58,7 +60,8 @@ def _path(pair: tuple[int, int], host_of: dict[int, int], identities: list[str])
     first, second = pair
     if host_of.get(first) == host_of.get(second):
         return Path(pair, "memory", "the ranks share memory")
-    apart = zip(_NAMES, identities[first].split("/"), identities[second].split("/"), strict=False)
+    last = len(_NAMES) - 1  # which may contain a slash
+    apart = zip(_NAMES, identities[first].split("/", last), identities[second].split("/", last), strict=False)
     differing = [f"{name} ({one} and {other})" for name, one, other in apart if one != other]
     if differing:
         return Path(pair, "gloo", f"they differ in {', '.join(differing)}")

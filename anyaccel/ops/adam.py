@@ -168,7 +168,7 @@ class CPUAdam(Optimizer):
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params = group["params"]
-        grads = [grad for param in params if (grad := param.grad) is not None]
+        grads = [param.grad for param in params if param.grad is not None]
         if not grads:
             return
         if len(grads) < len(params):

@@ -1,6 +1,7 @@
 // Loops are plain and blocked: a block of sums stays in the L1 cache while every input passes by, and vectorises.
 
 #include <algorithm>
+#include <cmath>
 #include <complex>
 #include <cstring>
 #include <type_traits>
@@ -58,7 +59,10 @@ void put(SumOf<T> value, T& element) {
 }
 template <typename Format>
 void put(float value, Float8<Format>& element) {
-  element.bits = to_float8<Format>(value);
+  // like torch's conversion: infinite where the format is, from the middle between its largest and the next one
+  constexpr bool kHasInfinity = Format::kMantissa == 2;
+  const std::uint8_t infinite = value < 0 ? 0xfc : 0x7c;
+  element.bits = kHasInfinity && std::fabs(value) >= 61440.0f ? infinite : to_float8<Format>(value);
 }
 
 template <typename T>

@@ -82,9 +82,10 @@ WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceC
     Staging staging;
     std::vector<Part> parts;
     const Tensors each = distinct(tensors);
-    for (const at::Tensor& tensor : each) {
-      const Announcement what = one_of(reduction(Collective::kAllReduce, tensor, options.reduceOp), each);
-      parts.push_back({what, {}, {}, all_reduce(*group_, what, staging.in_out(tensor))});
+    for (std::size_t i = 0; i < each.size(); ++i) {
+      const Announcement what = one_of(reduction(Collective::kAllReduce, each[i], options.reduceOp), each);
+      const Block block = may_overlap(each, i) ? staging.in_out_apart(each[i]) : staging.in_out(each[i]);
+      parts.push_back({what, {}, {}, all_reduce(*group_, what, block)});
     }
     return launch(&turn,
                   {OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.timeout, options.asyncOp, tensors, tensors},
@@ -204,7 +205,7 @@ WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, cons
       given = only_list("scatter", inputs);
       check_each_rank("scatter", given, size_);
       check_same_dtype("scatter", output, given[0]);
-      for (const at::Tensor& input : given) sends.push_back(staging.input(input));
+      for (const at::Tensor& input : apart_from_outputs(given, {output}, rank_)) sends.push_back(staging.input(input));
     }
     Blocks receives(size_);
     receives[what.root] = staging.output(output);

@@ -10,7 +10,7 @@ Part ShmBackend::reduce_blocks(Announcement what, const Tensors& inputs, const a
   check_each_rank("reduce_scatter", inputs, size_);
   check_same_dtype("reduce_scatter", output, inputs[0]);
   Blocks blocks;
-  for (const at::Tensor& input : apart_from_output(inputs, output, rank_)) blocks.push_back(staging.input(input));
+  for (const at::Tensor& input : apart_from_outputs(inputs, {output}, rank_)) blocks.push_back(staging.input(input));
   const Block result = staging.output(output);
   return {what, blocks, Blocks(size_, result), reduce_scatter_blocks(*group_, what, blocks, result)};
 }
@@ -65,7 +65,8 @@ WorkPtr ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::ve
     check_same_dtype("all_to_all", output, input);
     const Announcement what = announcement(Collective::kAllToAll, input);
     Staging staging;
-    const Blocks sends = split_rows("all_to_all", staging.input(input), input, input_splits, size_);
+    const at::Tensor given = apart_from_outputs(input, {output}, 1);
+    const Blocks sends = split_rows("all_to_all", staging.input(given), input, input_splits, size_);
     const Blocks receives = split_rows("all_to_all", staging.output(output), output, output_splits, size_);
     return launch(&turn, {OpType::ALLTOALL_BASE, "shm:all_to_all", options.timeout, options.asyncOp, {input}, {output}},
                   std::move(staging), [&](Group& group, int*) { return exchange(group, what, sends, receives); });
@@ -80,7 +81,7 @@ WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllT
     const Announcement what = announcement(Collective::kAllToAll, inputs[0]);
     Staging staging;
     Blocks sends, receives;
-    for (const at::Tensor& input : inputs) sends.push_back(staging.input(input));
+    for (const at::Tensor& input : apart_from_outputs(inputs, outputs, rank_)) sends.push_back(staging.input(input));
     for (const at::Tensor& output : outputs) receives.push_back(staging.output(output));
     return launch(&turn, {OpType::ALLTOALL, "shm:all_to_all", options.timeout, options.asyncOp, inputs, outputs},
                   std::move(staging), [&](Group& group, int*) { return exchange(group, what, sends, receives); });

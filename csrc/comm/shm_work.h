@@ -77,7 +77,7 @@ class ShmWork : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override { wait(kNoTimeout); }
   void abort() override;
-  int sourceRank() const override { return source_; }
+  int sourceRank() const override { return source_ < 0 ? c10d::Work::sourceRank() : source_; }  // which throws
   std::vector<at::Tensor> result() override { return future_.value(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return operation_->sequence; }

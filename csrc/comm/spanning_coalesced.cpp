@@ -36,23 +36,6 @@ std::vector<Range> small_ones_together(const Requests& requests) {
   return ranges;
 }
 
-// Whether a tensor may share elements with an earlier one: they are then reduced one after the other, as on one host.
-bool may_overlap(const Tensors& tensors, std::size_t index) {
-  const auto span = [](const at::Tensor& one) {
-    int64_t last = 0;
-    for (int64_t i = 0; i < one.dim(); ++i) last += one.stride(i) * (one.size(i) - 1);
-    const auto begin = reinterpret_cast<std::uintptr_t>(one.const_data_ptr());
-    return std::pair(begin,
-                     begin + (one.numel() == 0 ? 0 : static_cast<std::uintptr_t>(last + 1) * one.element_size()));
-  };
-  const auto [begin, end] = span(tensors[index]);
-  return std::any_of(tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(index),
-                     [&](const at::Tensor& other) {
-                       const auto [its_begin, its_end] = span(other);
-                       return begin < its_end && its_begin < end;
-                     });
-}
-
 // A copy of the elements of tensors of one dtype, one tensor after the other.
 at::Tensor joined(const Tensors& tensors) {
   Tensors bytes;
@@ -96,20 +79,27 @@ WorkPtr SpanningBackend::allreduce_coalesced(Tensors& tensors, const c10d::Allre
     for (const at::Tensor& tensor : each) {
       check_reducible("all_reduce", tensor, options.reduceOp);
       check_writable(tensor);
-      requests.push_back({Collective::kAllReduce, tensor.scalar_type(), tensor.numel(), reduction_of(options.reduceOp),
-                          -1, may_overlap(each, requests.size()) ? 1 : 0});
+      requests.push_back(
+          {Collective::kAllReduce, tensor.scalar_type(), tensor.numel(), reduction_of(options.reduceOp), -1});
     }
     return enqueue(turn, {OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.asyncOp, tensors, tensors},
                    [this, each, requests, op = options.reduceOp] {
                      agree_on_each(requests);
+                     Tensors apart = each;
+                     for (std::size_t i = 0; i < each.size(); ++i) {
+                       if (may_overlap(each, i)) apart[i] = each[i].clone();
+                     }
                      for (const Range& range : small_ones_together(requests)) {
                        if (range.end - range.begin == 1) {
-                         reduce_in_place(each[range.begin], op);
+                         reduce_in_place(apart[range.begin], op);
                          continue;
                        }
-                       const at::Tensor all = joined(range.of(each));
+                       const at::Tensor all = joined(range.of(apart));
                        reduce_in_place(all, op);
-                       take_apart(all, range.of(each));
+                       take_apart(all, range.of(apart));
+                     }
+                     for (std::size_t i = 0; i < each.size(); ++i) {
+                       if (!apart[i].is_same(each[i])) each[i].copy_(apart[i]);
                      }
                    });
   });

@@ -202,7 +202,7 @@ WorkPtr SpanningBackend::exchange_each(Turn& turn, Queued what, Request request,
   for (const at::Tensor& one : receives) check_output(one);
   return enqueue(turn, std::move(what), [this, request, sends, receives] {
     Tensors flat;
-    for (const at::Tensor& one : sends) flat.push_back(plain(one));
+    for (const at::Tensor& one : apart_from_outputs(sends, receives, rank_)) flat.push_back(plain(one));
     Heads heads = no_heads();
     if (do_sizes_ride()) heads.begin(bytes_of_each(flat), bytes_of_each(receives));
     agree_on_sizes(request, flat, receives, heads);

@@ -126,18 +126,22 @@ at::Tensor apart_from_outputs(const at::Tensor& input, const std::vector<at::Ten
   return input;
 }
 
-std::vector<at::Tensor> apart_from_output(const std::vector<at::Tensor>& inputs, const at::Tensor& output,
-                                          std::size_t own) {
+std::vector<at::Tensor> apart_from_outputs(const std::vector<at::Tensor>& inputs,
+                                           const std::vector<at::Tensor>& outputs, std::size_t own) {
+  const std::size_t place = outputs.size() == 1 ? 0 : own;
   std::vector<at::Tensor> apart;
   for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
-    apart.push_back(apart_from_outputs(inputs[rank], {output}, rank == own ? 0 : 1));
+    apart.push_back(apart_from_outputs(inputs[rank], outputs, rank == own ? place : outputs.size()));
   }
   return apart;
 }
 
 Block Staging::output(const at::Tensor& tensor) {
   check_dense(tensor);
-  if (is_plain(tensor)) return keep(tensor);
+  return is_plain(tensor) ? keep(tensor) : stand_in_for(tensor);
+}
+
+Block Staging::stand_in_for(const at::Tensor& tensor) {
   check_writable(tensor);
   at::Tensor stand_in = at::empty(tensor.sizes(), tensor.options());
   stand_ins_.emplace_back(tensor, stand_in);
@@ -146,8 +150,12 @@ Block Staging::output(const at::Tensor& tensor) {
 
 Block Staging::in_out(const at::Tensor& tensor) {
   check_dense(tensor);
-  if (is_plain(tensor)) return keep(tensor);
-  const Block block = output(tensor);
+  return is_plain(tensor) ? keep(tensor) : in_out_apart(tensor);
+}
+
+Block Staging::in_out_apart(const at::Tensor& tensor) {
+  check_dense(tensor);
+  const Block block = stand_in_for(tensor);
   const at::AutoDispatchBelowADInplaceOrView without_autograd;
   kept_.back().copy_(tensor);
   return block;

@@ -27,9 +27,9 @@ void check_writable(const at::Tensor& tensor);
 // before the input has been read.
 at::Tensor apart_from_outputs(const at::Tensor& input, const std::vector<at::Tensor>& outputs, std::size_t own);
 
-// The same for the inputs of a reduction to each rank, whose output may be its own input.
-std::vector<at::Tensor> apart_from_output(const std::vector<at::Tensor>& inputs, const at::Tensor& output,
-                                          std::size_t own);
+// The same for an input for each rank, of which this rank's own may be its own output, or the only one.
+std::vector<at::Tensor> apart_from_outputs(const std::vector<at::Tensor>& inputs,
+                                           const std::vector<at::Tensor>& outputs, std::size_t own);
 
 // Keeps the tensors of an operation alive, and makes contiguous copies of those that need one: strided tensors and lazy
 // conjugates. Refuses sparse and quantized tensors, and tensors on other devices.
@@ -38,6 +38,8 @@ class Staging {
   Block input(const at::Tensor& tensor);
   Block output(const at::Tensor& tensor);
   Block in_out(const at::Tensor& tensor);
+  // The same by a copy, for a tensor that shares elements with another one of the operation.
+  Block in_out_apart(const at::Tensor& tensor);
 
   // Copies results back to the outputs that have a copy.
   void copy_back();
@@ -47,6 +49,8 @@ class Staging {
   Block keep(at::Tensor tensor);
 
   std::vector<at::Tensor> kept_;
+  Block stand_in_for(const at::Tensor& tensor);
+
   std::vector<std::pair<at::Tensor, at::Tensor>> stand_ins_;  // the output, and its contiguous copy
 };
 

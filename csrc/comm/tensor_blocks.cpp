@@ -93,6 +93,22 @@ std::vector<at::Tensor> distinct(const std::vector<at::Tensor>& tensors) {
   return found;
 }
 
+bool may_overlap(const std::vector<at::Tensor>& tensors, std::size_t index) {
+  const auto span = [](const at::Tensor& one) {
+    int64_t last = 0;
+    for (int64_t i = 0; i < one.dim(); ++i) last += one.stride(i) * (one.size(i) - 1);
+    const auto begin = reinterpret_cast<std::uintptr_t>(one.const_data_ptr());
+    return std::pair(begin,
+                     begin + (one.numel() == 0 ? 0 : static_cast<std::uintptr_t>(last + 1) * one.element_size()));
+  };
+  const auto [begin, end] = span(tensors[index]);
+  return std::any_of(tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(index),
+                     [&](const at::Tensor& other) {
+                       const auto [its_begin, its_end] = span(other);
+                       return begin < its_end && its_begin < end;
+                     });
+}
+
 Announcement one_of(Announcement one, const std::vector<at::Tensor>& all) {
   constexpr std::size_t kMost = std::numeric_limits<decltype(one.parts)>::max();
   TORCH_CHECK(all.size() <= kMost, "shm failed: got a list of ", all.size(), " tensors; expected at most ", kMost,

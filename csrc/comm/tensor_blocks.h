@@ -36,6 +36,9 @@ Announcement one_of(Announcement one, const std::vector<at::Tensor>& all);
 
 // The tensors of a list without those that are in it before: parameters may be tied.
 std::vector<at::Tensor> distinct(const std::vector<at::Tensor>& tensors);
+// Returns whether a tensor may share elements with an earlier one; its own ones must then be read before any is
+// written.
+bool may_overlap(const std::vector<at::Tensor>& tensors, std::size_t index);
 
 Reduction reduction_of(const c10d::ReduceOp& op);
 // Throws if a reduction is not defined for a tensor's dtype.

@@ -51,17 +51,19 @@ struct SoftmaxForward {
   void operator()(const Group& group) const {
     const bool is_aligned = are_aligned(x, y) && keep_aligned<T>(columns);
     group.rows(rows, [&](std::int64_t row) {
-      const Compute<T> factor = scale;
+      // A compiler may fuse a product into the subtraction that follows, which then leaves what rounding took from the
+      // other product: a lot, if the scores are large. Halves are exact, and so finite that their difference is, too.
+      const Compute<T> unit = scale > 0 ? Compute<T>(0.5) : scale < 0 ? Compute<T>(-0.5) : scale;
       const std::uint8_t* mask = hidden.mask == nullptr ? nullptr : hidden.of_row(row);
       const bool is_of_rows = mask != nullptr && hidden.strides[3] == 0;
       if (is_of_rows && *mask != 0) {
         clear(group, y + row * columns, columns, is_aligned);
       } else if (mask == nullptr || is_of_rows) {
-        normalise(group, row, is_aligned, [=](auto, Compute<T> value) { return value * factor; });
+        normalise(group, row, is_aligned, [=](auto, Compute<T> value) { return value * unit; });
       } else {
         const Compute<T> lowest = -infinity<Compute<T>>();
         normalise(group, row, is_aligned, [=](auto i, Compute<T> value) {
-          const Compute<T> score = value * factor;
+          const Compute<T> score = value * unit;
           return mask[i] != 0 ? lowest : score;
         });
       }
@@ -98,7 +100,8 @@ struct SoftmaxForward {
         group.each(width, [=](std::int64_t i) { store(i < visible ? value : C(0), out[i]); });
         return;
       }
-      const auto power = [=](C score) { return exponential(score - largest); };
+      const C steepness = scale == 0 ? C(1) : scale < 0 ? C(-2) * scale : C(2) * scale;
+      const auto power = [=](C score) { return exponential((score - largest) * steepness); };
       if constexpr (Row::kReplaces) {
         const C inverse = reciprocal(scores.replace_and_sum(out, power));  // of 1 or more: the largest gives 1
         scores.each_new([=](auto range, auto powers) {

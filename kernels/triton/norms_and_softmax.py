@@ -63,7 +63,9 @@ def _softmax_forward(x, y, columns, queries, scale, CAUSAL: tl.constexpr, BLOCK:
     score = tl.load(x + row * columns + at, mask=visible, other=-float("inf")).to(tl.float32) * scale
     score = tl.where(visible, score, -float("inf"))
     largest = tl.max(score, 0)
-    power = tl.exp(score - tl.where(largest == -float("inf"), 0.0, largest))
+    taken = tl.where(largest == -float("inf"), 0.0, largest)
+    # fused with the product of the score, the subtraction would leave what rounding took from the largest one
+    power = tl.exp(tl.where(score == taken, taken - taken, score - taken))
     total = tl.sum(power, 0)  # 0 where every visible score is -inf
     tl.store(y + row * columns + at, (power / tl.where(total == 0.0, 1.0, total)).to(y.dtype.element_ty), mask=inside)
 

@@ -75,11 +75,11 @@ def built_beside() -> Iterator[None]:
     thread.start()
     try:
         yield
-    except BaseException:
-        stop.set()
-        raise
-    finally:
         thread.join()
+    except BaseException:  # also if it comes while this waits
+        stop.set()
+        thread.join()
+        raise
 
 
 def _build_if_possible(stop: threading.Event) -> None:

@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from .entry import METADATA, UNREADABLE, Entry, named_by_content, parse_entry, t
 from .environment import home_problem
 from .errors import CacheError
 from .inputs import Inputs, digest_of
+from .scratch import private_folder
 
 __all__ = ["ENTRY", "LOCK", "SOURCES", "STAGING", "TOOLS", "Cache", "open_cache", "replace_full_cache"]
 
@@ -65,7 +65,8 @@ class Cache:
         if self._writable and not os.path.isdir(self.root):
             for folder in (*reversed(self.root.parents), self.root):  # Path.mkdir ignores the mode for parents
                 if not folder.exists():
-                    folder.mkdir(mode=0o700, exist_ok=True)
+                    folder.mkdir(exist_ok=True)
+                    folder.chmod(0o700)  # mkdir's own mode depends on the umask
         return Directory(self.root, is_shared=not self._writable)
 
     @property
@@ -128,7 +129,7 @@ class Cache:
         for name in directory.names():
             if name.startswith(prefix):
                 try_to_remove(directory, name)
-        return Path(tempfile.mkdtemp(prefix=prefix, dir=self.root))
+        return private_folder(prefix, self.root)
 
     def find(self, op: str, fingerprint: str, places: tuple[str, ...] | None = None) -> Entry | None:
         """Return a finished entry whose binary and inputs are unchanged since it was published; otherwise None.
@@ -334,7 +335,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 def _temporary_cache(reason: str, behind: Cache | None) -> Cache:
     try:
-        folder = Path(tempfile.mkdtemp(prefix="anyaccel-"))
+        folder = private_folder("anyaccel-")
     except OSError as error:
         msg = f"making a temporary cache failed: {error}. A temporary cache is needed because {reason}. Fix: {_FIX}."
         raise CacheError(msg) from error

@@ -32,7 +32,8 @@ _UNPUBLISHED = re.compile(r"\.[0-9a-f]{16}")
 def clear(cache: Cache, oldest: float) -> int:
     """Remove entries and leftovers of failed or killed builders; return the number of removed entries.
 
-    Entries that are being built or loaded, under their lock, stay. Processes that have loaded an op keep it.
+    Entries that are being built, under their lock, stay. A process that is about to load an op builds it again, and one that has
+    loaded it keeps it.
 
     Args:
         cache: the cache to clear.

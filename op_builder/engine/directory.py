@@ -143,6 +143,7 @@ class Directory:
             self.remove(name)
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=self._descriptor)
+                os.chmod(name, 0o700, dir_fd=self._descriptor)  # whatever the umask
 
     def names_in(self, folder: str) -> list[str]:
         """Return the sorted names of everything in one of its folders."""

@@ -107,12 +107,15 @@ def home_problem() -> str:
     return "HOME is not set, and the system has no home directory for this user"
 
 
+_DIGITS = 9
+
+
 def build_jobs() -> int | None:
     """Return the number of compiler processes that ``ANYACCEL_BUILD_JOBS`` sets, or None."""
     value = os.environ.get("ANYACCEL_BUILD_JOBS")
     if not value:
         return None
-    if not value.isdecimal() or int(value) == 0:
+    if not value.isdecimal() or len(value) > _DIGITS or int(value) == 0:
         msg = (
             f"reading ANYACCEL_BUILD_JOBS failed: got {value!r}; expected a number of 1 or more. "
             f"Fix: unset it for one job per core, or set it to a number such as 4."
@@ -156,7 +159,7 @@ def build_switches() -> dict[str, bool]:
     for name, value in switches.items():
         if value and not value.isdecimal():
             _tell_ignored(name, value)
-    return {name: int(value) != 0 for name, value in switches.items() if value.isdecimal()}
+    return {name: value.strip("0") != "" for name, value in switches.items() if value.isdecimal()}
 
 
 @functools.cache  # each once

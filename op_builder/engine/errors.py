@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...accelerator.errors import AnyaccelError
+from ...accelerator.errors import AnyaccelError, EnvironmentVariableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,8 +60,8 @@ class NoKernelError(OpError):
     """No implementation of a kernel is available here."""
 
 
-class SettingError(OpError, ValueError):
-    """An environment variable has an invalid value."""
+class SettingError(OpError, EnvironmentVariableError):
+    """An environment variable of the builds has an invalid value."""
 
 
 class OpLoadError(OpError):

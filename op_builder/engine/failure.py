@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["Failure"]
 
 _SHOWN_ERRORS = 5
+_ERROR = re.compile(
+    r"(^|[\s:;,])error( #\d+)?\s*:|\bfatal\s*:|: undefined (reference|symbol)|: cannot find ", re.IGNORECASE
+)
+"""A tool's own form of an error: ``op.cpp:1:2: error: …``, ``ptxas fatal   : …``, ``ld: op.o: undefined reference to …``."""
 _NAMES_AN_ERROR = re.compile(r"\berror\b|\bfatal\b|undefined (reference|symbol)|cannot find|not found", re.IGNORECASE)
+_NO_ERROR = re.compile(r"\b(warning|note|remark):", re.IGNORECASE)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_SUMMARY = re.compile(r"collect2: |make(\[\d+\])?: |clang(\+\+)?: error: linker command failed")
+_SUMMARY = re.compile(
+    r"collect2: error: ld returned \d+ exit status|compilation terminated\.|make(\[\d+\])?: "
+    r"|clang(\+\+)?: error: linker command failed"
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,8 @@ class Failure:
         command = shlex.join(self.command)
         ending = self._ending()
         content = f"{command}\n{self.said}\n{ending}\n"
-        log.write_text(content, encoding="utf-8", errors="surrogateescape")
+        with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content.encode(errors="surrogateescape"))
         if "timeout" in self.ended:
             return BuildTimeoutError(op, command, self.pid, self.ended["timeout"], log)
         if "stopped" in self.ended:
@@ -82,7 +91,8 @@ class Failure:
         """Return the first lines that name an error, including the engine's own."""
         said = [line.strip() for line in _COLOURS.sub("", self.said).splitlines()]
         said = [line for line in said if not _SUMMARY.match(line)] or said
-        errors = [line for line in said if _NAMES_AN_ERROR.search(line)] or said[-_SHOWN_ERRORS:]
+        errors = [line for line in said if _ERROR.search(line) and not _NO_ERROR.search(line)]
+        errors = errors or [line for line in said if _NAMES_AN_ERROR.search(line)] or said[-_SHOWN_ERRORS:]
         if "signal" in self.ended:
             hint = "; if memory ran out, set ANYACCEL_BUILD_JOBS=1" if self.ended["signal"] == signal.SIGKILL else ""
             ending = f"error: {self.command[0]} was ended by {_signal_name(self.ended['signal'])}{hint}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -13,7 +14,14 @@ from .errors import OpError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["expanded", "files_named_by", "headers_defined_by", "refuse_untracked_flags"]
+__all__ = [
+    "expanded",
+    "files_named_by",
+    "folders_of_assembler",
+    "headers_defined_by",
+    "macros_defined_by",
+    "refuse_untracked_flags",
+]
 
 _SUSPECT = ("-fprofile", "-fauto-profile", "-fmodule")  # no regular expression: every warm load would compile it
 _UNTRACKED = r"-f(profile-use|profile-instr-use|auto-profile|modules?\b|modules-|module-)"
@@ -79,13 +87,39 @@ def files_named_by(flags: Iterable[str]) -> set[str]:
 
 def headers_defined_by(flags: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the macros that flags define as a header's name, and that name in its quotes or brackets."""
+    yield from ((macro, value) for macro, value in macros_defined_by(flags) if value[:1] in ('"', "<"))
+
+
+def macros_defined_by(flags: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the macros that flags define, ``-DA=1`` and ``-D A=1``, and their values."""
     words = iter(flags)
     for flag in words:
         defined = re.fullmatch(_DEFINED, flag)
         if defined is not None:
             macro, _, value = (defined[1] or next(words, "")).partition("=")
-            if value[:1] in ('"', "<"):
-                yield macro, value
+            yield macro, value
+
+
+def folders_of_assembler(flags: Iterable[str]) -> list[str]:
+    """Return the absolute folders in which only the assembler looks for files: ``-Wa,-I,/here`` and ``-Xassembler -I/here``."""
+    words = iter(expanded(flags))
+    pieces = [
+        piece
+        for word in words
+        for piece in (
+            expanded(word.split(",")[1:])
+            if word.startswith("-Wa,")
+            else [next(words, "")]
+            if word == "-Xassembler"
+            else []
+        )
+    ]
+    found = [
+        following if word == "-I" else word[2:]
+        for word, following in itertools.pairwise([*pieces, ""])
+        if word[:2] == "-I"
+    ]
+    return [os.path.normpath(place) for place in found if os.path.isabs(place)]
 
 
 def _words_of(response_file: str) -> list[str]:

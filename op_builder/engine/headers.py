@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import OpError
 from .flag_files import headers_defined_by
-from .inputs import ChangedMeanwhile, Lookups, has_changed_since
+from .inputs import ChangedMeanwhile, Lookups, has_changed_since, is_found
 from .scan import content_of, directives, headers_defined_in
 from .spawn import run
 
@@ -33,6 +33,7 @@ _PROGRAMS = {
     *("as", "cc1", "cc1plus", "collect2", "lto-wrapper", "specs"),
     *("collect-ld", "ld", "ld.bfd", "ld.gold", "ld.lld", "ld.mold", "real-ld"),
 }
+_COMPILED = ".gch"  # GCC takes such a file, or a folder of them, in place of the header
 _TIMEOUT_SECONDS = 60.0
 
 
@@ -74,9 +75,18 @@ def search_path_of(command: Sequence[str], environment: Mapping[str, str], folde
 class Outside:
     """The directories of the tools' own files, which are covered by the tools' identities and versions."""
 
-    def __init__(self, recipe: NativeFacts, compilers: Iterable[Compiler], bare: Iterable[str]) -> None:
-        """Collect the recipe's system directories, and those that compilers search by themselves."""
-        theirs = {str(place) for one in compilers for place in one.system_include_dirs}
+    def __init__(
+        self, recipe: NativeFacts, compilers: Iterable[Compiler], bare: Iterable[str], system: Iterable[str] = ()
+    ) -> None:
+        """Collect the recipe's system directories, and those that compilers search by themselves.
+
+        Args:
+            recipe: the recipe.
+            compilers: its compilers.
+            bare: where these look for headers without the op's and the user's flags.
+            system: further directories; for a build that serves other machines, which have other system files, or none.
+        """
+        theirs = {*system, *(str(place) for one in compilers for place in one.system_include_dirs)}
         theirs |= {flag[2:] for flag in recipe.link_paths if flag.startswith("-L")}
         zigs = {os.path.dirname(one.command[0]) for one in compilers if os.path.basename(one.command[0]) == "zig"}
         theirs |= {place for place in bare if _OWN_HEADERS.search(place) or lies_in(place, zigs)}
@@ -132,6 +142,7 @@ class HeaderLookups:
         self._began_ns = began_ns
         self._searches: list[tuple[list[str], dict[str, int]]] = []
         self.beside: dict[str, set[str]] = {}
+        self.precompiled: set[str] = set()
 
     def add_folders_of_programs(self, listed: str, search_path: Iterable[str]) -> None:
         """Add the folders in which a driver looks for programs first: those in -B flags and in ``COMPILER_PATH``.
@@ -169,12 +180,13 @@ class HeaderLookups:
         for path in self._opened:
             names |= {os.path.relpath(path, place) for place in search_path if path.startswith(f"{place}/")}
             if not self._outside.covers(path):
-                self._add_beside(path, f"{os.path.basename(path)}.gch")  # GCC takes it in place of the header
+                self._add_beside(path, f"{os.path.basename(path)}{_COMPILED}")
             for asked in directives(content_of(path)):
                 if asked.name and not os.path.isabs(asked.name):
                     names.add(asked.name)
                 if asked.name and (asked.is_quoted or os.path.isabs(asked.name)):
                     self._add_beside(path, asked.name)
+                    self._add_beside(path, f"{asked.name}{_COMPILED}")
                 if asked.macro:
                     by_macro.add(path)
                 if asked.is_tested and not self._outside.covers(path):
@@ -189,7 +201,10 @@ class HeaderLookups:
             self._add_beside(path, name)
         for place in absent:
             self.beside.setdefault(place, set()).update(names)
-        self._searches.append((list(search_path), {name: self._before(name, search_path) for name in sorted(names)}))
+        before = {name: self._before(name, search_path) for name in sorted(names)}
+        for name, number in [*before.items()]:
+            before[f"{name}{_COMPILED}"] = self._before(f"{name}{_COMPILED}", search_path[: number + 1])
+        self._searches.append((list(search_path), before))
 
     def _tested(self, macros: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, tuple[str, bool]]]:
         """Yield the headers that macros in ``__has_include(MACRO)`` stand for, and whether each is quoted, with the file."""
@@ -209,21 +224,37 @@ class HeaderLookups:
     def _before(self, name: str, search_path: Sequence[str]) -> int:
         """Return how many of the first directories do not have a name."""
         for number, place in enumerate(search_path):
-            if os.path.isfile(f"{place}/{name}"):
-                self._require_old(f"{place}/{name}")
+            if is_found(f"{place}/{name}"):
+                self._take(f"{place}/{name}")
                 return number
         return len(search_path)
 
     def _add_beside(self, path: str, name: str) -> None:
         """Add a name that compilers first look for next to the including file, if it is not there."""
         found = os.path.join(os.path.dirname(path), name)
-        if os.path.isfile(found):
-            self._require_old(found)
+        if is_found(found):
+            self._take(found)
         elif not self._outside.covers(path):
             self.beside.setdefault(os.path.dirname(found), set()).add(os.path.basename(found))
 
-    def _require_old(self, path: str) -> None:
-        """Check that a file which the compiler would open now, but did not, is older than the build."""
+    def _take(self, path: str) -> None:
+        """Check that a file which the compiler would open now is older than the build, unless it opened it.
+
+        A precompiled header is never listed, so it counts as opened.
+
+        Raises:
+            ChangedMeanwhile: when it is newer.
+            OpError: when it is a folder of precompiled headers.
+        """
+        is_compiled = path.endswith(_COMPILED) and not self._outside.covers(path)
+        if is_compiled:
+            self.precompiled.add(path)
+        if is_compiled and os.path.isdir(path):
+            msg = (
+                f"building the op failed: GCC may take any of the precompiled headers in {path}, and does not tell which. "
+                f"Fix: replace the folder by one file of this name."
+            )
+            raise OpError(msg)
         if (
             path not in self._opened
             and os.path.realpath(path) not in self._real

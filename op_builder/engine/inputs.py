@@ -24,6 +24,7 @@ __all__ = [
     "changed_since",
     "digest_of",
     "has_changed_since",
+    "is_found",
     "stamp_of",
     "times_ahead",
 ]
@@ -181,7 +182,12 @@ class Lookups(NamedTuple):
             raise ValueError(msg)
         names, aside = json.loads(self.missing)
         earlier = (f"{folder}/{name}" for name, before in names.items() for folder in self.folders[:before])
-        return next((path for path in (*earlier, *aside) if os.path.isfile(path)), "")
+        return next((path for path in (*earlier, *aside) if is_found(path)), "")
+
+
+def is_found(path: str) -> bool:
+    """Return whether a compiler takes what is at a path: a file, or a folder of precompiled headers."""
+    return os.path.isfile(path) or (path.endswith(".gch") and os.path.isdir(path))
 
 
 def _digest(text: str) -> str:

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import OpError
@@ -15,7 +16,6 @@ from .spawn import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from .headers import Outside
     from .native_facts import NativeFacts
@@ -27,6 +27,8 @@ LINK_LIST = "link.d"
 
 SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/lib32")
 _LIBRARY = re.compile(r"lib(.+)\.(so|a)")
+_SEARCH_DIR = re.compile(rb"\bSEARCH_DIR\s*\(([^()\n]+)\)")
+_SYSROOT = re.compile(r"^(=|\$SYSROOT)")
 _TIMEOUT_SECONDS = 60.0
 
 
@@ -41,13 +43,14 @@ def linked_files(
     flags = expanded((*recipe.linker[1:], *recipe.link_flags, *recipe.link_paths))
     listed = _listed(folder / LINK_LIST)
     found = {path for path in listed if not outside.covers(path) and not lies_in(path, SYSTEM_LIBRARIES)}
+    used = {os.path.realpath(path) for path in listed}
+    earlier: dict[str, set[str]] = {}
+    places = [*_library_path(recipe, folder, environment, flags), *_named_by_scripts(found)]
     names = [
         *_libraries(flags),
         *(f":{os.path.basename(path)}" for path in found if _LIBRARY.fullmatch(os.path.basename(path))),
+        *(f":{path.removeprefix(place)[1:]}" for path in found for place in places if path.startswith(f"{place}/")),
     ]
-    used = {os.path.realpath(path) for path in listed}
-    earlier: dict[str, set[str]] = {}
-    places = _library_path(recipe, folder, environment, flags)
     for name, place in itertools.product(dict.fromkeys(names), places):
         for choice in _choices(name):
             path = f"{place}/{choice}"
@@ -55,10 +58,23 @@ def linked_files(
                 earlier.setdefault(place, set()).add(choice)
             elif os.path.realpath(path) in used or not used:
                 found.add(path)
+    for name in _unresolved(folder / LINK_LIST):
+        for place in places:
+            if os.path.isfile(f"{place}/{name}"):
+                found.add(f"{place}/{name}")
+                break
+            earlier.setdefault(place, set()).add(name)
     found = {path for path in found if not outside.covers(path)}
     _refuse_thin_archives(recipe.op, found)
     missing = {place: choices for place, choices in earlier.items() if not outside.has(place)}
     return found | files_named_by((*recipe.linker[1:], *recipe.link_flags)), missing
+
+
+def _named_by_scripts(files: set[str]) -> list[str]:
+    """Return the directories that linker scripts add to the search path."""
+    texts = (Path(file).read_bytes() for file in sorted(files) if not _LIBRARY.search(os.path.basename(file)))
+    named = (os.fsdecode(name).strip(' \t"') for text in texts for name in _SEARCH_DIR.findall(text))
+    return [os.path.normpath(name) for name in named if os.path.isabs(name)]
 
 
 def _choices(name: str) -> list[str]:
@@ -82,30 +98,44 @@ def _refuse_thin_archives(op: str, files: set[str]) -> None:
             raise OpError(msg)
 
 
-def _listed(file: Path) -> set[str]:
-    """Return the files in the linker's list, which has one per line, unescaped."""
+def _named(file: Path) -> list[str]:
+    """Return the names in the linker's list, which has one per line, unescaped."""
     if not file.is_file():
-        return set()
+        return []
     first, _, _ = os.fsdecode(file.read_bytes()).partition("\n\n")
-    paths = [line.strip(" ").removesuffix("\\").strip(" ") for line in first.partition(":")[2].split("\n")]
-    return {path for path in paths if os.path.isabs(path) and not path.startswith(f"{file.parent}/")}
+    return [line.strip(" ").removesuffix("\\").strip(" ") for line in first.partition(":")[2].split("\n")]
+
+
+def _listed(file: Path) -> set[str]:
+    """Return the files that the linker read."""
+    return {path for path in _named(file) if os.path.isabs(path) and not path.startswith(f"{file.parent}/")}
+
+
+def _unresolved(file: Path) -> list[str]:
+    """Return the scripts that the linker found on its search path; it lists them as they were named."""
+    names = (name for name in dict.fromkeys(_named(file)) if name and not os.path.isabs(name))
+    return [name for name in names if not (file.parent / name).exists()]
 
 
 def _pieces(words: Sequence[str]) -> list[str]:
-    """Return flags, with each of those that are passed to the linker itself for one."""
-    return [piece for word in words for piece in (word.split(",")[1:] if word.startswith("-Wl,") else [word])]
+    """Return flags, with each of those that are passed to the linker itself for one, also by a response file."""
+    return [piece for word in words for piece in (expanded(word.split(",")[1:]) if word.startswith("-Wl,") else [word])]
 
 
 def _directories(words: Sequence[str]) -> list[str]:
     """Return the directories of -L flags in each of their spellings."""
     found = []
-    for word, following in itertools.pairwise([*_pieces(words), ""]):
+    root = ""
+    pieces = _pieces(words)
+    for word, following in itertools.pairwise([*pieces, ""]):
         name, _, value = word.partition("=")
-        if name in ("-L", "--library-path", "-library-path", "--library-directory"):
+        if word == "-L" or name in ("--library-path", "-library-path", "--library-directory"):
             found.append(value or following)
         elif word.startswith("-L"):
             found.append(word[2:])
-    return found
+        elif name == "--sysroot":
+            root = value or following
+    return [_SYSROOT.sub(lambda _: root, place) for place in found]
 
 
 def _libraries(words: Sequence[str]) -> list[str]:

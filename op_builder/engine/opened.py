@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING
 
 from .errors import OpError
-from .flag_files import expanded, files_named_by
-from .headers import HeaderLookups, Outside, lies_in, search_path_of, without_others
+from .flag_files import expanded, files_named_by, folders_of_assembler
+from .headers import HeaderLookups, Outside, search_path_of, without_others
 from .inputs import ChangedMeanwhile, Inputs
 from .linked import LINK_LIST, SYSTEM_LIBRARIES, linked_files
 from .scan import content_of, directives
@@ -52,21 +52,18 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
         for one in {one.command: one for one in used.values()}.values()
     ]
     theirs = [place for path in bare for place in path.places]
-    outside = Outside(recipe, used.values(), theirs)
+    outside = Outside(recipe, used.values(), theirs, _SYSTEM if recipe.is_portable else ())
     tracked = {path for path in opened if not outside.covers(path) and not _is_scanned(path, recipe, covered)}
     gone = next((path for path in sorted(tracked | covered) if not os.path.exists(path)), "")
     if gone:
         raise ChangedMeanwhile(gone)
-    if recipe.is_portable:  # other machines have other system headers, or none
-        tracked = {path for path in tracked if not lies_in(path, _SYSTEM)}
     is_bound = any(_is_own(path, recipe) for path in tracked - _absolutely_named(opened))
     told = expanded(word for one in used.values() for word in (*one.command[1:], *one.flags))
     told += expanded((*recipe.linker[1:], *recipe.link_flags))
     lookups = HeaderLookups(outside, opened, workplace.began_ns, told, lambda path: _is_own(path, recipe))
     lookups.add_folders_of_programs(environment.get("COMPILER_PATH", ""), theirs)
-    if not recipe.is_portable:
-        _add_headers(lookups, recipe, used, workplace, {place for path in bare for place in path.absent})
-    tracked |= files_named_by(told) | _programs(recipe, used.values(), environment, folder)
+    _add_headers(lookups, recipe, used, workplace, {place for path in bare for place in path.absent})
+    tracked |= lookups.precompiled | files_named_by(told) | _programs(recipe, used.values(), environment, folder)
     tracked |= files_named_by(word for one in used.values() for word in one.flags)
     tracked |= _embedded_data(recipe, used.values(), {path for path in opened if not outside.covers(path)} | covered)
     linked, earlier = linked_files(recipe, folder, environment, outside)
@@ -96,6 +93,8 @@ def _add_headers(
         try:
             places = path.places or [str(place) for place in (*one.include_dirs, *one.system_include_dirs)]
             lookups.add_headers(places, sorted(set(path.absent) - own))
+            if assemblers := folders_of_assembler(one.flags):
+                lookups.add_headers(assemblers, ())
         except ValueError as error:
             msg = (
                 f"building the op '{recipe.op}' failed: {error}, so a header that appears would go unnoticed. "

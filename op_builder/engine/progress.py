@@ -67,7 +67,10 @@ _watchers: list[Callable[[Progress], None]] = []
 
 @contextlib.contextmanager
 def watch(callback: Callable[[Progress], None]) -> Iterator[None]:
-    """Call a function about twice per second with every piece of work in progress, instead of logging."""
+    """Call a function about twice per second with every piece of work in progress, instead of logging.
+
+    What it raises is logged, and does not end the work.
+    """
     _watchers.append(callback)
     try:
         yield
@@ -105,6 +108,9 @@ class Reporter:
             raise BuildStoppedError(op, f"{doing} the op", "the program that requested it")
         progress = Progress(*self._work, elapsed_seconds, running)
         for callback in list(_watchers):  # another thread may stop watching meanwhile
-            callback(progress)
+            try:
+                callback(progress)
+            except Exception:
+                _logger.exception("a callback of watch() failed; the work goes on")
         if not _watchers and self._rhythm.is_due(elapsed_seconds):
             _logger.warning("%s", progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -13,11 +14,11 @@ from .errors import TemporaryDirectoryError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TEMPORARY_FIX", "in_scratch_folder", "lack_of_room"]
+__all__ = ["TEMPORARY_FIX", "in_scratch_folder", "lack_of_room", "private_folder"]
 
 TEMPORARY_FIX = "free some space there, or set TMPDIR to a writable directory with free space"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the last by ulimit -f
-_CUT = "File size limit exceeded"  # GCC's word for a program that SIGXFSZ ended
+_CUT = re.compile(r"File size limit exceeded\]?(, core dumped)?$")  # GCC's words for a program that SIGXFSZ ended
 _UNUSABLE = (*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR)
 
 T = TypeVar("T")
@@ -34,8 +35,20 @@ def lack_of_room(said: str) -> OSError | None:
         text = os.strerror(number)
         if any(line.endswith(text) for line in ends):
             return OSError(number, text)
-    is_cut = any(line.endswith(_CUT) for line in ends)
+    is_cut = any(map(_CUT.search, ends))
     return OSError(errno.EFBIG, os.strerror(errno.EFBIG)) if is_cut else None
+
+
+def private_folder(prefix: str, parent: Path | None = None) -> Path:
+    """Create a folder for this user only, whatever the umask, and return it.
+
+    Args:
+        prefix: the beginning of its name.
+        parent: where to create it; the system's directory for temporary files by default.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    folder.chmod(0o700)
+    return folder
 
 
 def in_scratch_folder(preferred: Path | None, doing: str, work: Callable[[Path], T]) -> T:
@@ -59,6 +72,7 @@ def in_scratch_folder(preferred: Path | None, doing: str, work: Callable[[Path],
             reasons.append(f"{parent}: {error.strerror}" if parent or error.filename else str(error.strerror))
             continue
         with folder as name:
+            os.chmod(name, 0o700)  # whatever the umask
             try:
                 return work(Path(name))
             except OSError as error:

@@ -55,8 +55,9 @@ def test_device_count_without_a_launcher_is_that_of_numa_nodes(cpu: anyaccel.CPU
 
 def test_a_local_rank_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "first")
-    with pytest.raises(ValueError, match="LOCAL_RANK='first'"):
+    with pytest.raises(ValueError, match="LOCAL_RANK='first'") as raised:
         anyaccel.CPU_Accelerator()
+    assert isinstance(raised.value, anyaccel.AnyaccelError)
 
 
 @pytest.mark.parametrize(("given", "current"), [(2, 2), (-1, 1), ("cpu:0", 0), ("cpu", 1), (torch.device("cpu"), 1)])

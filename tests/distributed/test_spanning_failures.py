@@ -8,13 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-import torch
-import torch.distributed as dist
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .ranks import Ranks, Scripts
+    from .ranks import Scripts
 
 
 def test_a_monitored_barrier_takes_no_message_of_the_users(scripts: Scripts) -> None:
@@ -208,20 +204,3 @@ def test_a_groups_timeout_is_set_for_each_of_its_devices(scripts: Scripts) -> No
         2,
     )
     assert scripts.outputs() == ["[5, 5]\n"] * 2
-
-
-def scattered_into_its_own_input(apart: int) -> None:
-    """The output begins a number of elements behind this rank's own part of the input."""
-    rank, world = dist.get_rank(), dist.get_world_size()
-    count = 150_000
-    values = torch.arange((world + 1) * count, dtype=torch.float32) % 1000
-    x = values.clone()
-    output = x[rank * count + apart : (rank + 1) * count + apart]
-    dist.reduce_scatter_tensor(output, x[: world * count])
-    assert output.equal(world * values[rank * count : (rank + 1) * count])
-
-
-@pytest.mark.parametrize("apart", [0, 1000, 150_000])
-@pytest.mark.parametrize("hosts", ["aaa", "aab"])
-def test_an_output_may_overlap_what_is_scattered(ranks_on: Callable[[str], Ranks], hosts: str, apart: int) -> None:
-    ranks_on(hosts).run(scattered_into_its_own_input, apart)

@@ -293,6 +293,27 @@ def test_what_is_written_is_private_whatever_the_umask(place: Place) -> None:
         assert not file.lstat().st_mode & 0o077, file
 
 
+@pytest.mark.parametrize("umask", [0o177, 0o277, 0o777])
+def test_folders_are_the_users_own_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        folder = Cache(tmp_path / "one" / "cache").staging("op", "0" * 32)
+    finally:
+        os.umask(before)
+    assert [place.stat().st_mode & 0o777 for place in (folder, *folder.parents[:2])] == [0o700] * 3
+
+
+def test_the_log_of_a_failure_is_private(place: Place, make_builder: Callable[..., Any]) -> None:
+    builder = make_builder(source="this is no C++")
+    before = os.umask(0)
+    try:
+        with pytest.raises(Exception, match="building the op 'answer' failed"):
+            builder.build()
+    finally:
+        os.umask(before)
+    assert Cache(place.root).root.joinpath(f"answer-{builder.recipe.fingerprint()}.log").stat().st_mode & 0o777 == 0o600
+
+
 def test_the_log_of_a_failure_is_not_written_through_a_link(place: Place, make_builder: Callable[..., Any]) -> None:
     builder = make_builder(source="this is no C++")
     cache = Cache(place.root)

@@ -125,6 +125,9 @@ def test_the_toolkits_version_is_that_of_the_nvcc_that_compiles() -> None:
 
 def test_empty_entries_are_dropped() -> None:
     assert BUILDER.strip_empty_entries(["a", "", "b"]) == ["a", "b"]
+    for text in ("-O2\0x", "-DX=\ud800"):
+        with pytest.raises(OpError, match="expected texts in UTF-8 without null characters"):
+            BUILDER.strip_empty_entries([text])
 
 
 def test_commands_are_looked_for_in_path() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,6 +82,26 @@ def test_the_op_is_built_even_if_the_library_cannot_be(small_sources: Path, capl
     assert "gradients are recorded in Python: " in caplog.text
     assert "no such torch" in caplog.text
     assert recorder() is None
+
+
+def test_ctrl_c_while_only_the_library_is_compiled_ends_its_compiler(small_sources: Path) -> None:
+    os.mkfifo(small_sources / "endless.h")
+    (small_sources / "autograd.cpp").write_text('#include "endless.h"\n')
+    builder = _builder("rms_norm", small_sources)
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt() -> None:
+        while not builder.is_built():
+            time.sleep(0.05)
+        time.sleep(0.2)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        builder.build()
+    (small_sources / "autograd.cpp").write_text(SOURCE)
+    AutogradBuilder().build()  # nobody holds its lock
 
 
 def test_a_failed_op_ends_the_compiler_of_the_library(small_sources: Path) -> None:

@@ -148,6 +148,49 @@ def test_a_name_chooses_and_fails_loudly() -> None:
         loader.load(ext_name="slwo")
 
 
+def test_a_named_implementation_fails_with_one_kind_of_error() -> None:
+    for bad in (Crashing, FailsToLoad, Broken):
+        with pytest.raises(OpLoadError) as raised:
+            _loader(bad, Fast).load(ext_name=bad.name)
+        assert raised.value.__cause__ is not None or bad is FailsToLoad
+
+
+def test_an_implementation_that_loads_nothing_is_not_chosen(caplog: pytest.LogCaptureFixture) -> None:
+    class Nothing(Fast):
+        name, priority = "nothing", 100
+
+        def load(self) -> Any:
+            return None
+
+    assert _loader(Nothing, Fast).load() == "fast"
+    assert "nothing: rejected, available, but loading 'nothing' failed: its load() returned None" in caplog.text
+    with pytest.raises(NoKernelError, match=r"its load\(\) returned None"):
+        _loader(Nothing).load()
+    with pytest.raises(OpLoadError, match=r"its load\(\) returned None"):
+        _loader(Nothing).load(ext_name="nothing")
+
+
+def test_an_instance_may_have_another_priority_than_its_class() -> None:
+    class Raised(Slow):
+        name = "raised"
+
+        def __init__(self) -> None:
+            self.priority = 100
+
+    assert _loader(Fast, Raised).load() == "raised"
+
+
+def test_a_loader_begins_with_the_implementations_of_its_base_class() -> None:
+    base = type(_loader(Slow))
+
+    class Further(base):  # type: ignore[valid-type, misc]
+        pass
+
+    Further.register_extension(Fast)
+    assert Further().load() == "fast"
+    assert base().load() == "slow"
+
+
 def test_none_that_serves_says_of_each_why() -> None:
     with pytest.raises(
         NoKernelError, match=r"elsewhere: rejected, .*; incompatible: rejected|incompatible: rejected.*elsewhere"

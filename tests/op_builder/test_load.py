@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 import anyaccel
 from anyaccel.op_builder import OpError, OpLoadError, add_finder, all_ops, namespaces
+from anyaccel.op_builder.engine.clearing import clear
 from anyaccel.op_builder.loading import load_torch_library
 from anyaccel.op_builder.namespaces import claimed_namespaces
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from anyaccel.op_builder.engine.cache import Cache
 
 
 def test_load_returns_the_same_object() -> None:
@@ -36,6 +40,24 @@ os.environ["ANYACCEL_CACHE_DIR"] = {str(tmp_path / "another")!r}
 assert anyaccel.load_op("cpu_adam") is first
 assert not os.path.exists(os.environ["ANYACCEL_CACHE_DIR"])
 """)
+
+
+def test_an_op_whose_build_is_cleared_before_it_is_loaded_is_built_again(
+    cache: Cache, make_builder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = make_builder()
+    builds: list[Any] = []
+    real = builder.build
+
+    def build() -> Any:
+        builds.append(real())
+        if len(builds) == 1:
+            assert clear(cache, math.inf) == 1
+        return builds[-1]
+
+    monkeypatch.setattr(builder, "build", build)
+    assert builder.load() is builder
+    assert len(builds) == 2
 
 
 def test_an_unknown_op_lists_the_choices() -> None:
@@ -109,6 +131,8 @@ CLAIMS: dict[str, tuple[str, list[str], list[str]]] = {  # the code, the flags, 
     "two on a line": ("STABLE_TORCH_LIBRARY(mine, m) {} STABLE_TORCH_LIBRARY(other, m) {}", [], ["mine", "other"]),
     "by a macro": ("#define NS mine\nSTABLE_TORCH_LIBRARY(NS, m) {}", [], ["mine"]),
     "by a macro of a macro": ("#define A mine\n#define NS A\nSTABLE_TORCH_LIBRARY(NS, m) {}", [], ["mine"]),
+    "by a flag of two words": ("STABLE_TORCH_LIBRARY(NS, m) {}", ["-D", "NS=mine"], ["mine"]),
+    "by a macro, in lines of Windows": ("#define NS mine\r\nSTABLE_TORCH_LIBRARY(NS, m) {}\r\n", [], ["mine"]),
     "by a flag": ("STABLE_TORCH_LIBRARY(NS, m) {}", ["-O2", "-DNS=mine"], ["mine"]),
     "in a header": ('#include "library.h"\n', [], ["mine"]),
     "in a comment": ("// STABLE_TORCH_LIBRARY(mine, m)\n/*\nSTABLE_TORCH_LIBRARY(mine, m)\n*/", [], []),

@@ -97,6 +97,39 @@ def test_the_first_errors_are_shown_without_colours(tmp_path: Path) -> None:
     assert "\x1b" not in str(error)
 
 
+WARNED = "".join(
+    f"op.cpp:{n}:18: warning: unused variable 'error'\n    {n} | void f{n}(){{int error;}}\n" for n in range(9)
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (f"{WARNED}op.cpp:6:9: error: 'x' was not declared\nop.cpp:6:9: note: error of",
+         "op.cpp:6:9: error: 'x' was not declared"),
+        ("In file included from /error/op.cpp:1:\n/error/op.cpp:4:1: warning: w\n"
+         "/error/op.cpp:5:1: fatal error: a.h: No such file",
+         "/error/op.cpp:5:1: fatal error: a.h: No such file"),
+        ("collect2: fatal error: cannot find 'ld'\ncompilation terminated.", "collect2: fatal error: cannot find 'ld'"),
+        ("collect2: fatal error: ld terminated with signal 9 [Killed]\ncompilation terminated.",
+         "collect2: fatal error: ld terminated with signal 9 [Killed]"),
+        ("/usr/bin/ld: op.o: in function `f':\nop.cpp:(.text+0x5): undefined reference to `g()'\n"
+         "collect2: error: ld returned 1 exit status", "op.cpp:(.text+0x5): undefined reference to `g()'"),
+        ("ptxas fatal   : Unresolved extern function 'f'", "ptxas fatal   : Unresolved extern function 'f'"),
+        ("ptxas a.ptx, line 5; error   : Unknown symbol 'x'", "ptxas a.ptx, line 5; error   : Unknown symbol 'x'"),
+        ("{standard input}: Assembler messages:\n{standard input}:3: Error: no such instruction: `foo'",
+         "{standard input}:3: Error: no such instruction: `foo'"),
+        ("error #123: x\nop.cpp(3): error #20: y", "error #123: x\nop.cpp(3): error #20: y"),
+        ("ld.lld: error: unable to find library -lx", "ld.lld: error: unable to find library -lx"),
+        ("/usr/bin/ld: unrecognized option '--nope'", "/usr/bin/ld: unrecognized option '--nope'"),
+    ],
+)  # fmt: skip
+def test_the_lines_of_a_failure_are_its_errors(tmp_path: Path, said: str, shown: str) -> None:
+    error = Failure(("c++",), said, {"exit": 1}).error("op", tmp_path, tmp_path / "log")
+    lines = str(error).split("failed:\n", 1)[1].split("\nThe command was", 1)[0]
+    assert [line.strip() for line in lines.splitlines()] == shown.splitlines()
+
+
 @pytest.mark.parametrize(
     ("said", "number"),
     [
@@ -104,6 +137,7 @@ def test_the_first_errors_are_shown_without_colours(tmp_path: Path) -> None:
         ("{standard input}: Fatal error: can't fill 256 bytes in section .data of 0.o: 'No space left on device'", errno.ENOSPC),
         ("as: 0.o: Disk quota exceeded.", errno.EDQUOT),
         ("c++: fatal error: File size limit exceeded", errno.EFBIG),
+        ("collect2: fatal error: ld terminated with signal 25 [File size limit exceeded], core dumped", errno.EFBIG),
         ("a.cpp:1:2: error: #error No space left on device", 0),
         ("a.cpp:1:2: error: 'No space left on device' was not declared", 0),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 import threading
@@ -55,6 +56,19 @@ def test_a_watcher_hears_every_tick_in_place_of_the_log(caplog: pytest.LogCaptur
             reporter.tick(float(second))
     assert [progress.elapsed_seconds for progress in seen] == list(range(10))
     assert not caplog.records
+
+
+def test_a_watcher_that_fails_ends_no_build(
+    cache: Cache, make_builder: Callable[..., CPUOpBuilder], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk that its message went to is full, which says nothing about the cache."""
+
+    def failing(_: Progress) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with watch(failing):
+        assert make_builder().build().binary.is_relative_to(cache.root)
+    assert "a callback of watch() failed" in caplog.text
 
 
 def test_a_real_build_ticks(cache: Cache, make_builder: Callable[..., CPUOpBuilder]) -> None:

@@ -157,7 +157,10 @@ def test_a_gradient_that_is_lazily_negated_is_taken(kind: Any) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [(FusedSGD, {}), (FusedLion, {}), (FusedAdam, {"capturable": True}), (FusedLamb, {"capturable": True})],
+    [
+        *((FusedSGD, {}), (FusedLion, {}), (CPUAdam, {})),
+        *((FusedAdam, {"capturable": True}), (FusedLamb, {"capturable": True})),
+    ],
 )
 def test_a_step_and_clipping_compile_as_one_graph(kind: Any, options: dict[str, Any]) -> None:
     eager, traced = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))

@@ -97,6 +97,29 @@ def test_extremes(op: Any) -> None:
     assert y[5].tolist() == [0.0, 0.0, 1.0]
 
 
+@pytest.mark.parametrize("scale", [80**-0.5, 0.7, -0.3, 1e-5])
+@pytest.mark.parametrize("columns", [4, 16, 513])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_scores_may_be_as_large_as_their_dtype(op: Any, dtype: torch.dtype, columns: int, scale: float) -> None:
+    """A fused multiplication and subtraction would leave what rounding took from the largest score."""
+    largest = torch.finfo(dtype).max
+    some = torch.tensor([largest, largest / 3, largest / 3e3, 1e4], device=op.device).to(dtype)
+    rows = [one.expand(columns) for value in some for one in (value, -value)]
+    rows += [torch.where(torch.arange(columns, device=op.device) % 3 == 0, row, row / 2) for row in rows]
+    x = torch.stack(rows).expand(columns, -1, -1).contiguous()
+    exact = (x.double() if dtype == torch.float64 else x.float()).mul(scale).requires_grad_()
+    expected = torch.softmax(exact, -1)
+    for mask in (None, torch.zeros(x.shape, dtype=torch.bool, device=op.device)):
+        scores = x.clone().requires_grad_()
+        y = op.functions.scaled_masked_softmax(scores, mask, scale)
+        close(y, expected.detach().double())
+        y.sum().backward()
+        assert scores.grad.isfinite().all()
+    causal = op.functions.scaled_upper_triang_masked_softmax(x[:, :1].expand(-1, columns, -1).contiguous()[:4], scale)
+    assert causal.isfinite().all()
+    close(causal.sum(-1), torch.ones(causal.shape[:-1], dtype=torch.float64, device=op.device))
+
+
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("dtype", DTYPES[:2])
 @pytest.mark.parametrize("columns", [16, 264, 512, 520])

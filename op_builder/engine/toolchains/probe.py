@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Memory", "Probe", "Remembered", "run_quietly", "said_version"]
 
 _logger = logging.getLogger(__name__)
+_REMEMBERED = 64
+"""How many tools and settings are kept; one that is left out is asked again."""
 _TIMEOUT_SECONDS = 300  # on first use, ziglang builds its own C++ library
 
 T = TypeVar("T")
@@ -81,7 +83,7 @@ class Memory:
             asked: arguments that make the tool print the programs that it starts.
             further: returns further files that belong to it.
         """
-        key = json.dumps([list(command), compiler_variables()], sort_keys=True)
+        key = json.dumps([list(command), _deciding_variables()], sort_keys=True)
         remembered = self._read()
         known = _known(remembered.get(key))
         if known is not None and _is_same(known.identity, remembered[key]["values"]):
@@ -109,10 +111,16 @@ class Memory:
         return content if isinstance(content, dict) else {}
 
     def _write(self, answers: dict[str, Any]) -> None:
+        latest = dict([*answers.items()][-_REMEMBERED:])
         try:
-            Directory(self.folder).write(TOOLS, json.dumps(answers).encode())
+            Directory(self.folder).write(TOOLS, json.dumps(latest).encode())
         except (OSError, CacheError) as error:
             _logger.debug("the versions of the tools are not cached: %s", error)
+
+
+def _deciding_variables() -> dict[str, str]:
+    """Return the variables that may change what a tool answers; the date that a build gets does not."""
+    return {name: value for name, value in compiler_variables().items() if name != "SOURCE_DATE_EPOCH"}
 
 
 def _described(said: str, identity: Identity) -> dict[str, Any]:
