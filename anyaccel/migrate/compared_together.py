@@ -9,7 +9,7 @@ import libcst as cst
 from .comparisons import LISTED
 from .listed_devices import is_validation
 from .questions import asked_in
-from .refused_devices import keep_refused
+from .refused_devices import keep_moved, keep_refused
 from .site import SiteOutcome
 from .source_view import dotted
 
@@ -26,6 +26,7 @@ def keep_comparisons(plan: Plan) -> None:
     _keep_attributes(plan)
     _keep_chosen(plan)
     keep_refused(plan)
+    keep_moved(plan)
     _keep_lists(plan)
 
 

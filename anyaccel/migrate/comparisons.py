@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from .device_ids import is_none_elsewhere
-from .device_text import ACCELERATORS, is_device_literal, own_text
+from .device_text import ACCELERATORS, WRITTEN, is_device_literal, own_text
 from .exact import compared_exactly
 from .kinds import DEVICE_NAME, Kind, kind_of
 from .listed_devices import is_validation, with_one_more
@@ -110,7 +110,7 @@ def _decide_one(
     texts = {text_of(each) or "" for side in named for each in _texts(side)}
     is_number = any(":" in each for each in texts)
     is_of_device = any(isinstance(each, cst.Attribute) and each.attr.value == "type" for each in others)
-    if any("device_name()" in plan.view.code(each) for each in others):
+    if any(WRITTEN.search(plan.view.code(each)) for each in (*others, *named)):
         plan.leave(node, RULE, "compares the accelerator's name with CUDA's, as the documentation advises")
     elif texts & _OF_OTHER_MACHINES and not is_of_device:
         plan.leave(node, RULE, "a text that may name the devices of some other machine")
@@ -184,11 +184,14 @@ def _is_listed(plan: Plan, node: cst.BaseExpression) -> bool:
 
 
 def _has_other_mps(plan: Plan, node: cst.BaseExpression) -> bool:
-    """Return whether a list of devices names Apple's, and its function does elsewhere: a last ``else:`` may be for them."""
-    around = (each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.Module))
-    named = [each for each in plan.view.inside(next(around), cst.SimpleString) if text_of(each) == "mps"]
+    """Return whether a list of devices names Apple's, and its function does elsewhere: a last ``else:`` may be for them.
+
+    An earlier run may have replaced that name.
+    """
+    around = next(each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.Module))
+    named = [each for each in plan.view.inside(around, cst.SimpleString) if text_of(each) == "mps"]
     inside = [each for each in named if plan.view.is_within(each, node)]
-    return bool(inside) and len(named) > len(inside)
+    return bool(inside) and (len(named) > len(inside) or WRITTEN.search(plan.view.code(around)) is not None)
 
 
 def _is_of_ids(plan: Plan, choice: cst.IfExp) -> bool:

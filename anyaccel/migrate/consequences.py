@@ -35,8 +35,8 @@ from .other_ways import of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
 from .probes import keep_probes
 from .questions import asked_in, is_count_tested
-from .refused_devices import keep_unlisted
-from .regions import regions_of
+from .refused_devices import keep_expected, keep_unlisted
+from .regions import chain_around, regions_of
 from .same_on_cpu import of_cpu
 from .scripts import keep_scripts
 from .site import SiteOutcome
@@ -101,6 +101,8 @@ def _keep_whole(plan: Plan) -> None:
         line = plan.view.position(decision.node)[0]
         if isinstance(decision.node, cst.Comparison) and is_validation(plan.view, decision.node):
             keep_unlisted(plan, decision.node, line)
+        elif isinstance(decision.node, cst.Comparison):
+            keep_expected(plan, decision.node, line)
         compared = _comparison_of(plan, decision)
         if compared is not None:
             for one in rewritten_in(plan, regions_of(plan.view, compared).all):
@@ -142,15 +144,8 @@ def _other_tests(plan: Plan, decision: SiteDecision) -> list[cst.CSTNode]:
     """Return the other tests of an ``if``/``elif`` chain in which the decision is about a check for CUDA."""
     if decision.rule != "runtime-call" or asked_in(plan, decision) is None:
         return []
-    own = next((each for each in plan.view.ancestors(decision.node) if isinstance(each, cst.If | cst.BaseSuite)), None)
-    first: cst.CSTNode | None = own
-    while isinstance(around := plan.view.parent(first) if first is not None else None, cst.If):
-        first = around
-    found: list[cst.CSTNode] = []
-    while isinstance(first, cst.If):
-        found += [first.test] if first is not own else []
-        first = first.orelse
-    return found
+    chain = chain_around(plan.view, decision.node)
+    return [each.test for each in chain if not plan.view.is_within(decision.node, each.test)]
 
 
 def _next_that_stays(plan: Plan, asked: cst.CSTNode) -> int:

@@ -96,6 +96,7 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
         yield from _sites_that_stay(plan, region)
         yield from _names_of_cuda(plan, region, asked, condition)
         yield from _of_scaler(plan, region)
+        yield from _of_asked_device(plan, region)
         if reads_visible(plan.view, region):
             yield Objection("depends-on-cuda", "CUDA_VISIBLE_DEVICES is read here; decide what other devices read")
         yield from values_of_cuda(plan, region, asked)
@@ -196,6 +197,19 @@ def _of_scaler(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
             "depends-on-cuda",
             f"autocast depends on it, beside {scaler[0]}, which another library makes; decide which devices scale gradients",
         )
+
+
+def _of_asked_device(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
+    """Yield an objection to a device that a configuration elsewhere names, which may be CUDA's: ``config.device``."""
+    if "--device" in plan.view.source:  # an option, whose default is rewritten with it
+        return
+    for made in plan.view.inside(region, cst.Call):
+        given = made.args[0].value if plan.view.name(made.func) == "torch.device" and len(made.args) == 1 else None
+        if isinstance(given, cst.Attribute) and given.attr.value == "device" and not plan.view.values_of(given):
+            code = plan.view.code(given)
+            yield Objection(
+                "depends-on-cuda", f"{code} depends on it, and may be the name of a CUDA device; decide on both"
+            )
 
 
 def _names_in(plan: Plan, region: cst.CSTNode) -> str:

@@ -8,12 +8,15 @@ import libcst as cst
 
 from .source_view import text_of
 
-__all__ = ["ACCELERATORS", "NAMES_NCCL", "index_in", "is_device_literal", "own_text", "spells_cuda"]
+__all__ = ["ACCELERATORS", "NAMES_NCCL", "WRITTEN", "index_in", "is_device_literal", "own_text", "spells_cuda"]
 
 ACCELERATORS = frozenset({"xpu", "npu", "hpu", "mlu", "musa", "sdaa"})
 """The names of accelerators that programs tell apart from CUDA."""
 
 NAMES_NCCL = re.compile(r"nccl|NCCL|Nccl")  # not AsyncClient
+
+WRITTEN = re.compile(r"\b\w*(device|accelerator)_name\(")
+"""The name of the accelerator, as an earlier run wrote it."""
 
 _PLAIN = re.compile(r"^cuda(?::(\d+))?$")
 _PERCENT = re.compile(r"^cuda:%[dsi]$")

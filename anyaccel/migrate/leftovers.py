@@ -10,7 +10,7 @@ import libcst as cst
 from . import forked_generators
 from .activities import decide_activity
 from .choices import asks_availability
-from .device_text import NAMES_NCCL, spells_cuda
+from .device_text import NAMES_NCCL, WRITTEN, spells_cuda
 from .questions import OF_HANDLE, OF_WORD
 from .site import SiteOutcome
 from .source_view import dotted, text_of
@@ -221,6 +221,9 @@ def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg, name: str) -> Non
     asked = _questions_in(plan, flag.value)
     if asked and not is_pinned:
         plan.must_be_exact.update(asked)  # then the flag is false on a CPU, as it was without CUDA
+        return
+    if WRITTEN.search(plan.view.code(flag.value)):  # by an earlier run
+        plan.leave(flag, "pinning", "is false on a CPU, as it was without CUDA")
         return
     if not is_pinned or function is None:
         plan.report(flag, "pinning", "may pin memory; call get_accelerator().pin_memory(t) if this value is true")

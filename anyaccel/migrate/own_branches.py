@@ -30,6 +30,7 @@ _KERNEL = re.compile(
 )
 _PRECISION = re.compile(r"bfloat16|bf16|fp16|float16|fp8|half|dtype|precision", re.IGNORECASE)
 _NO_KERNEL = re.compile(r"(^|[._])(to|is|has|use|move|check|get|set|init)_(the_)?cuda$")
+_PORTED = re.compile(r"\bget_accelerator\(\)|\btorch\.accelerator\.|\baccelerator_\w+\(")
 _OF_COLLECTION = re.compile(r"_cuda\.(append|add|update|extend|insert|pop|remove|get|items|keys|values)$")
 
 
@@ -43,7 +44,8 @@ def leave_own_branch(plan: Plan, question: SiteDecision, asked: cst.CSTNode, reg
         regions: the code that depends on the answer.
     """
     sites = [one for region in regions for one in plan.decisions.values() if plan.view.is_within(one.node, region)]
-    if not regions or any(one.outcome is SiteOutcome.REWRITTEN for one in sites):
+    is_ported = any(_PORTED.search(plan.view.code(region)) for region in regions)  # by an earlier run
+    if not regions or is_ported or any(one.outcome is SiteOutcome.REWRITTEN for one in sites):
         return False
     reported = [one for one in sites if one.outcome is SiteOutcome.REPORTED]
     kernel = next((name for region in regions if (name := _kernel_in(plan, region))), "")

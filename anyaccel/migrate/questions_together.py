@@ -9,10 +9,12 @@ import libcst as cst
 from .choices import asks_availability
 from .compared_together import is_kept_question
 from .questions import asked_in
-from .regions import regions_of
+from .regions import chain_around, regions_of
+from .settled_questions import OF_OTHERS
 from .site import SiteOutcome
 from .source_view import dotted
 from .stored_answers import answers_of
+from .values_of_cuda import rewritten_in
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -25,6 +27,15 @@ def keep_questions(plan: Plan) -> None:
     _keep_same_questions(plan)
     _keep_arguments(plan)
     _keep_stored_questions(plan)
+    _leave_chains(plan)
+
+
+def _leave_chains(plan: Plan) -> None:
+    """Leave the questions for one of several accelerators in a chain of ``if`` and ``elif`` in which another one is left."""
+    for kept in [one for one in plan.decisions.values() if one.reason == OF_OTHERS]:
+        for one in rewritten_in(plan, [each.test for each in chain_around(plan.view, kept.node)]):
+            if isinstance(one.node, cst.BooleanOperation):
+                plan.reconsider(one.node, OF_OTHERS, SiteOutcome.LEFT)
 
 
 def _keep_same_questions(plan: Plan) -> None:

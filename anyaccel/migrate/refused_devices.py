@@ -1,7 +1,8 @@
-"""Reports devices that a program chooses and then refuses, as it tells only the CPU and CUDA apart."""
+"""Reports devices that a program chooses, and then refuses or does not move to, as it tells only the CPU and CUDA apart."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import libcst as cst
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
     from .source_view import SourceView
 
-__all__ = ["keep_refused", "keep_unlisted"]
+__all__ = ["keep_expected", "keep_moved", "keep_refused", "keep_unlisted"]
 
 _OTHERS = ("xpu", "npu", "hpu", "mlu", "musa")
 
@@ -43,26 +44,54 @@ def keep_refused(plan: Plan) -> None:
             decision = plan.decisions.get(one.node)
             stays = decision is None or decision.outcome is not SiteOutcome.REWRITTEN
             if one.kind == "cuda" and stays and any(each.kind == "cpu" and each.name == one.name for each in compared):
-                _report(plan, raised, one)
+                number = plan.view.position(raised)[0]
+                _report(plan, one, f"line {number} refuses other devices than these; decide on both together")
+
+
+def keep_moved(plan: Plan) -> None:
+    """Report the choice of a device that only a reported comparison moves something to: ``if "cuda" in device: x.to(device)``."""
+    for kept in list(plan.decisions.values()):
+        test = plan.view.parent(kept.node)
+        if kept.outcome is SiteOutcome.REPORTED and isinstance(test, cst.If) and test.test is kept.node:
+            for one in _of_test(plan.view, test.test):
+                if one.is_equal and re.search(rf"\.to\({re.escape(one.name)}[,)]", plan.view.code(test.body)):
+                    line = plan.view.position(test)[0]
+                    _report(plan, one, f"line {line} moves something there for CUDA only; decide on both together")
 
 
 def keep_unlisted(plan: Plan, compared: cst.Comparison, line: int) -> None:
     """Undo rewrites of what a reported list of allowed devices would refuse: defaults and arguments of that name."""
     name = (dotted(compared.left) or "").rpartition(".")[2]
+    _keep_named(plan, name, f"the list in line {line} refuses other devices; decide on both together")
+
+
+def keep_expected(plan: Plan, compared: cst.BaseExpression, line: int) -> None:
+    """Undo rewrites of what a reported assertion expects: ``Row(device="cuda")`` before ``assert row["device"] == "cuda"``."""
+    asserted = plan.view.parent(compared)
+    if not isinstance(asserted, cst.Assert) or not isinstance(compared, cst.Comparison):
+        return
+    left = compared.left
+    key = left.slice[0].slice if isinstance(left, cst.Subscript) else None
+    name = text_of(key.value) if isinstance(key, cst.Index) else (dotted(left) or "").rpartition(".")[2]
+    if name:
+        _keep_named(plan, name, f"the assertion in line {line} expects CUDA; decide on both together")
+
+
+def _keep_named(plan: Plan, name: str, reason: str) -> None:
+    """Report the devices that are rewritten as defaults and arguments of a name."""
     for one in list(plan.decisions.values()):
         around = plan.view.parent(one.node)
         is_default = isinstance(around, cst.Param) and around.name.value == name
         is_given = isinstance(around, cst.Arg) and around.keyword is not None and around.keyword.value == name
         if one.outcome is SiteOutcome.REWRITTEN and one.rule == "device-name" and (is_default or is_given):
-            plan.reconsider(one.node, f"the list in line {line} refuses other devices; decide on both together")
+            plan.reconsider(one.node, reason)
 
 
-def _report(plan: Plan, raised: cst.Raise, compared: _Compared) -> None:
+def _report(plan: Plan, compared: _Compared, reason: str) -> None:
     for one in list(plan.decisions.values()):
         is_device = one.rule in ("device-choice", "device-name") and not isinstance(one.node, cst.Comparison)
         if is_device and one.outcome is SiteOutcome.REWRITTEN and _is_same(plan.view, one, compared):
-            line = plan.view.position(raised)[0]
-            plan.reconsider(one.node, f"line {line} refuses other devices than these; decide on both together")
+            plan.reconsider(one.node, reason)
 
 
 def _is_same(view: SourceView, one: SiteDecision, compared: _Compared) -> bool:

@@ -13,7 +13,7 @@ from .source_view import dotted
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["TRUTH", "Regions", "following", "leaves", "regions_of"]
+__all__ = ["TRUTH", "Regions", "chain_around", "following", "leaves", "regions_of"]
 
 _LEAVES = (cst.Raise, cst.Return, cst.Continue, cst.Break)
 _EXITS = re.compile(r"\b(exit|_exit|skip|skipTest|abort|error)\s*\(")
@@ -187,6 +187,20 @@ def _is_caught(view: SourceView, statement: cst.CSTNode) -> bool:
 def leaves(view: SourceView, block: cst.BaseSuite) -> bool:
     """Return whether a block ends with ``raise``, ``return``, ``continue`` or ``break``, or ends the program."""
     return _ends_program(view, block) or any(isinstance(one, _LEAVES) for one in _last(block))
+
+
+def chain_around(view: SourceView, node: cst.CSTNode) -> list[cst.If]:
+    """Return the chain of ``if`` and ``elif`` in one of whose tests or blocks a node is, if that is its nearest block."""
+    first: cst.CSTNode | None = next(
+        (each for each in view.ancestors(node) if isinstance(each, cst.If | cst.BaseSuite)), None
+    )
+    while isinstance(around := view.parent(first) if first is not None else None, cst.If):
+        first = around
+    found: list[cst.If] = []
+    while isinstance(first, cst.If):
+        found.append(first)
+        first = first.orelse
+    return found
 
 
 def following(view: SourceView, statement: cst.CSTNode) -> list[cst.CSTNode]:

@@ -27,7 +27,7 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["decide"]
+__all__ = ["OF_OTHERS", "decide"]
 
 _SKIPS = ("skipIf", "skipUnless", "skipif", "skip", "skipTest", "SkipTest")
 _SAYS_CUDA = re.compile(r"cuda|\bgpus?\b|\bcpu\b|nvidia|nccl", re.IGNORECASE)
@@ -38,7 +38,7 @@ _OF_PARAMETER = "a parameter of a test that is skipped without CUDA"
 _OF_NUMBERED = "compares a test's parameter with a numbered CUDA device; decide which devices to test"
 _NUMBERED = re.compile(r"[\"']cuda:[1-9]")
 _CUDA_TEXT = re.compile(r"[\"']cuda")
-_OF_OTHERS = "checks for one of several accelerators by name, which is correct on every machine"
+OF_OTHERS = "checks for one of several accelerators by name, which is correct on every machine"
 _OF_BUILD = "checks how torch was built"
 _OF_FUNCTION = "the result of {}()"
 _ANSWER = re.compile(
@@ -125,7 +125,7 @@ def _decide_list(plan: Plan, either: cst.BooleanOperation) -> None:
     for side, other in (sides, sides[::-1]):
         asked = plan.view.code(other)
         if _OTHER.search(asked) and not _OTHER.search(plan.view.code(side)):
-            leave_questions(plan, side, _OF_OTHERS)
+            leave_questions(plan, side, OF_OTHERS)
 
 
 def _only_tells(plan: Plan, test: cst.If) -> bool:

@@ -9,7 +9,7 @@ import libcst as cst
 
 from .choices import asks_availability
 from .compared_together import keep_comparisons, sides_of
-from .device_text import is_device_literal
+from .device_text import WRITTEN, is_device_literal
 from .groups_together import keep_beside_groups, keep_counts
 from .listed_devices import OF_LIST
 from .questions import asked_in
@@ -28,7 +28,6 @@ __all__ = ["keep_together"]
 
 _MOVES = re.compile(r"\.(cuda|to)\(")
 _CPU = re.compile(r"[\"']cpu[\"']")
-_DEVICE_NAME = re.compile(r"\b\w*(device|accelerator)_name\(")
 _SAME = "asks the same, and is reported; decide on both together"
 _OF_TWO = re.compile(
     r"^test_.*(cuda_(and_)?cpu|cpu_(and_)?cuda|device_?mismatch|(mismatch\w*|different|mixed|two)_device)"
@@ -209,7 +208,15 @@ def _chooses_device(plan: Plan, found: Regions) -> bool:
     if isinstance(test, cst.If) and test.orelse is None and leaves(plan.view, test.body):
         others += following(plan.view, test)
     is_for_cpu = any(_CPU.search(plan.view.code(each)) for each in others)
-    return is_for_cpu and any(_sets_device(plan, block) or is_device_literal(block) for block in found.blocks)
+    return is_for_cpu and any(
+        _sets_device(plan, block) or is_device_literal(block) or _is_name_of_device(plan, block)
+        for block in found.blocks
+    )
+
+
+def _is_name_of_device(plan: Plan, block: cst.CSTNode) -> bool:
+    """Return whether a branch of a choice is the name of a device that an earlier run wrote."""
+    return isinstance(block, cst.BaseExpression) and WRITTEN.search(plan.view.code(block)) is not None
 
 
 def _sets_device(plan: Plan, block: cst.CSTNode) -> bool:
@@ -218,7 +225,7 @@ def _sets_device(plan: Plan, block: cst.CSTNode) -> bool:
         value = statement.value
         made = value.args[0].value if isinstance(value, cst.Call) and value.args else value
         found = [plan.decisions.get(each) for each in (value, made) if each is not None]
-        is_ported = value is not None and _DEVICE_NAME.search(plan.view.code(value)) is not None  # by an earlier run
+        is_ported = value is not None and WRITTEN.search(plan.view.code(value)) is not None  # by an earlier run
         if is_ported or any(one is not None and one.rule == "device-name" for one in found):
             return True
     return False

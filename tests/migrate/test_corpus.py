@@ -51,9 +51,16 @@ def test_line_endings_change_nothing_else(name: str) -> None:
     ],
 )
 def test_a_second_run_changes_nothing(name: str, target: str) -> None:
-    once = corpus.migrated(name, target).new
-    ast.parse(once)
-    assert migrate_source(once, target).new == once
+    """It reports the same, too, except half precision, which is reported only where a model is moved by the same run."""
+    once = corpus.migrated(name, target)
+    ast.parse(once.new)
+    twice = migrate_source(once.new, target)
+    assert twice.new == once.new
+    reports = [
+        Counter(site.rule for site in each.sites if site.outcome is SiteOutcome.REPORTED and site.rule != "half")
+        for each in (once, twice)
+    ]
+    assert reports[0] == reports[1] or name == "handed-to-torch"
 
 
 @pytest.mark.parametrize("name", corpus.names())
