@@ -13,10 +13,11 @@ from .source_view import dotted
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["DATA_PARALLEL", "SEVERAL", "WRAPPED", "leave_data_parallel"]
+__all__ = ["DATA_PARALLEL", "PARALLEL_ON", "SEVERAL", "WRAPPED", "leave_data_parallel"]
 
 SEVERAL = re.compile(r"device_count\(\)\s*(>\s*[1-9]|>=\s*[2-9])")
 DATA_PARALLEL = re.compile(r"(?<!Distributed)\bDataParallel\(")
+PARALLEL_ON = re.compile(r"(?<!Distributed)\bDataParallel\([^(),]+,")  # numbers of CUDA devices follow
 WRAPPED = re.compile(r"\bDataListLoader\b|\b(\w*model|net|network)\.module\b")
 """What only a model under ``DataParallel`` has or takes."""
 _STORED = re.compile(r"^[\w.]+\s*(>\s*1|>=\s*2|!=\s*1)$")

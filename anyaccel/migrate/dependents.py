@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .answers import Objection
-from .data_parallel import DATA_PARALLEL, SEVERAL, WRAPPED
+from .data_parallel import DATA_PARALLEL, PARALLEL_ON, SEVERAL, WRAPPED
 from .dependent_texts import texts_around, texts_that_depend
 from .functions_that_stay import functions_that_stay
 from .kernels import calls_kernel, kernels_imported, moves_to_cuda
@@ -159,8 +159,9 @@ def _names_of_cuda(
             f"{plan.view.code(version)} depends on it, which other devices do not have; decide what they show",
         )
     several = SEVERAL.search(plan.view.code(condition if condition is not None else asked))
-    if several and any(
-        DATA_PARALLEL.search(plan.view.code(each)) for each in (region, *functions_called(plan, region))
+    if PARALLEL_ON.search(plan.view.code(region)) or (
+        several
+        and any(DATA_PARALLEL.search(plan.view.code(each)) for each in (region, *functions_called(plan, region)))
     ):
         yield Objection(
             "depends-on-function", "DataParallel depends on it, which works on several CUDA devices only; keep it"
