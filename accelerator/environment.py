@@ -50,10 +50,10 @@ def _natural_number(name: str) -> int | None:
     text = os.environ.get(name)
     if not text:
         return None
-    if not text.isdecimal() or len(text) > _DIGITS:
+    if not text.isdecimal() or len(text.lstrip("0")) > _DIGITS:
         msg = (
-            f"reading the environment failed: got {name}={text!r}; expected a whole number of 0 or more. "
+            f"reading the environment failed: got {name}={text[:80]!r}; expected a whole number of 0 or more. "
             f"Fix: unset {name}, or start the processes with torchrun, which sets it."
         )
         raise EnvironmentVariableError(msg)
-    return int(text)
+    return int(text.lstrip("0") or "0")

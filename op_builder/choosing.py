@@ -19,7 +19,7 @@ class KernelLoader:
     """Chooses and loads an implementation of one kernel.
 
     Attributes:
-        REGISTRY: the classes of the implementations; each loader has its own list, which begins with that of its base class.
+        REGISTRY: the classes of the implementations. Each loader has its own list; without one, a copy of its base class's.
     """
 
     REGISTRY: ClassVar[list[KernelExtension | type[KernelExtension]]] = []
@@ -86,9 +86,9 @@ class KernelLoader:
         return [extension for extension in _available(self.REGISTRY, trace) if _is_compatible(extension, trace)]
 
     def _load_named(self, ext_name: str) -> Any:
-        extension = self._named(ext_name)
         name = type(self).__name__
         try:
+            extension = self._named(ext_name)
             is_available = extension.is_available()
             if is_available:
                 extension.assert_compatible()
@@ -130,7 +130,14 @@ def _described(extension: KernelExtension | type[KernelExtension]) -> KernelExte
     if not isinstance(extension, type):
         return extension
     has_both = isinstance(getattr(extension, "name", None), str) and isinstance(extension.priority, int)
-    return extension if has_both and extension.__init__ is KernelExtension.__init__ else extension()
+    if has_both and extension.__init__ is KernelExtension.__init__:
+        return extension
+    try:
+        return extension()
+    except Exception:
+        if has_both:  # whoever loads it will see the error
+            return extension
+        raise
 
 
 def _require_extension(extension: Any) -> type[KernelExtension]:

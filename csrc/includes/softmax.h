@@ -52,8 +52,9 @@ struct SoftmaxForward {
     const bool is_aligned = are_aligned(x, y) && keep_aligned<T>(columns);
     group.rows(rows, [&](std::int64_t row) {
       // A compiler may fuse a product into the subtraction that follows, which then leaves what rounding took from the
-      // other product: a lot, if the scores are large. Halves are exact, and so finite that their difference is, too.
-      const Compute<T> unit = scale > 0 ? Compute<T>(0.5) : scale < 0 ? Compute<T>(-0.5) : scale;
+      // other product: a lot, if the scores are large. Multiples by 1/2 or 1 are exact. Halves have a finite
+      // difference, as a scale below 1 may still bring it near 0.
+      const Compute<T> unit = (is_steep() ? Compute<T>(1) : Compute<T>(0.5)) * (scale > 0 ? 1 : scale < 0 ? -1 : scale);
       const std::uint8_t* mask = hidden.mask == nullptr ? nullptr : hidden.of_row(row);
       const bool is_of_rows = mask != nullptr && hidden.strides[3] == 0;
       if (is_of_rows && *mask != 0) {
@@ -71,6 +72,8 @@ struct SoftmaxForward {
   }
 
  private:
+  bool is_steep() const { return scale > 1 || scale < -1; }
+
   template <typename Group, typename ScoreOf>
   void normalise(const Group& group, std::int64_t row, bool is_aligned, const ScoreOf& score_of) const {
     using C = Compute<T>;
@@ -100,7 +103,7 @@ struct SoftmaxForward {
         group.each(width, [=](std::int64_t i) { store(i < visible ? value : C(0), out[i]); });
         return;
       }
-      const C steepness = scale == 0 ? C(1) : scale < 0 ? C(-2) * scale : C(2) * scale;
+      const C steepness = scale == 0 ? C(1) : (is_steep() ? C(1) : C(2)) * (scale < 0 ? -scale : scale);
       const auto power = [=](C score) { return exponential((score - largest) * steepness); };
       if constexpr (Row::kReplaces) {
         const C inverse = reciprocal(scores.replace_and_sum(out, power));  // of 1 or more: the largest gives 1

@@ -65,8 +65,8 @@ class Cache:
         if self._writable and not os.path.isdir(self.root):
             for folder in (*reversed(self.root.parents), self.root):  # Path.mkdir ignores the mode for parents
                 if not folder.exists():
-                    folder.mkdir(exist_ok=True)
-                    folder.chmod(0o700)  # mkdir's own mode depends on the umask
+                    folder.mkdir(mode=0o700, exist_ok=True)
+                    folder.chmod(0o700)  # also with a umask that takes the user's own rights
         return Directory(self.root, is_shared=not self._writable)
 
     @property

@@ -115,13 +115,13 @@ def build_jobs() -> int | None:
     value = os.environ.get("ANYACCEL_BUILD_JOBS")
     if not value:
         return None
-    if not value.isdecimal() or len(value) > _DIGITS or int(value) == 0:
+    if not value.isdecimal() or not 0 < len(value.lstrip("0")) <= _DIGITS:
         msg = (
-            f"reading ANYACCEL_BUILD_JOBS failed: got {value!r}; expected a number of 1 or more. "
+            f"reading ANYACCEL_BUILD_JOBS failed: got {value[:80]!r}; expected a number of 1 or more. "
             f"Fix: unset it for one job per core, or set it to a number such as 4."
         )
         raise SettingError(msg)
-    return int(value)
+    return int(value.lstrip("0"))
 
 
 def wheel_platform() -> str:
@@ -159,7 +159,7 @@ def build_switches() -> dict[str, bool]:
     for name, value in switches.items():
         if value and not value.isdecimal():
             _tell_ignored(name, value)
-    return {name: value.strip("0") != "" for name, value in switches.items() if value.isdecimal()}
+    return {name: any(map(int, value)) for name, value in switches.items() if value.isdecimal()}
 
 
 @functools.cache  # each once

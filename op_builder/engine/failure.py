@@ -20,11 +20,13 @@ __all__ = ["Failure"]
 
 _SHOWN_ERRORS = 5
 _ERROR = re.compile(
-    r"(^|[\s:;,])error( #\d+)?\s*:|\bfatal\s*:|: undefined (reference|symbol)|: cannot find ", re.IGNORECASE
+    r"^(?:(?!\b(?:warning|note|remark):).)*?"
+    r"(?:(?:^|[\s:;,])error(?: #\d+(?:-D)?)?\s*:|\bfatal\s*:"
+    r"|: (?:undefined (?:reference|symbol)|multiple definition|cannot find)\b)",
+    re.IGNORECASE,
 )
 """A tool's own form of an error: ``op.cpp:1:2: error: …``, ``ptxas fatal   : …``, ``ld: op.o: undefined reference to …``."""
 _NAMES_AN_ERROR = re.compile(r"\berror\b|\bfatal\b|undefined (reference|symbol)|cannot find|not found", re.IGNORECASE)
-_NO_ERROR = re.compile(r"\b(warning|note|remark):", re.IGNORECASE)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _SUMMARY = re.compile(
     r"collect2: error: ld returned \d+ exit status|compilation terminated\.|make(\[\d+\])?: "
@@ -91,7 +93,7 @@ class Failure:
         """Return the first lines that name an error, including the engine's own."""
         said = [line.strip() for line in _COLOURS.sub("", self.said).splitlines()]
         said = [line for line in said if not _SUMMARY.match(line)] or said
-        errors = [line for line in said if _ERROR.search(line) and not _NO_ERROR.search(line)]
+        errors = [line for line in said if _ERROR.match(line)]
         errors = errors or [line for line in said if _NAMES_AN_ERROR.search(line)] or said[-_SHOWN_ERRORS:]
         if "signal" in self.ended:
             hint = "; if memory ran out, set ANYACCEL_BUILD_JOBS=1" if self.ended["signal"] == signal.SIGKILL else ""

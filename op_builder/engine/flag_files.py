@@ -19,6 +19,7 @@ __all__ = [
     "files_named_by",
     "folders_of_assembler",
     "headers_defined_by",
+    "headers_included_by",
     "macros_defined_by",
     "refuse_untracked_flags",
 ]
@@ -28,6 +29,7 @@ _UNTRACKED = r"-f(profile-use|profile-instr-use|auto-profile|modules?\b|modules-
 _LISTS = ("-M", "-MM", "-MMD", "-MG")
 _LONG_LISTS = ("--write-", "--user-dep", "--dep", "--print-missing")  # GCC takes any beginning of its long options
 _SPECS = r"-{1,2}specs=(.+)"
+_INCLUDED = r"(?:-include|--include=?)(.*)"
 _DEFINED = r"(?:-D|--define-macro=?)(.*)"
 
 
@@ -97,29 +99,36 @@ def macros_defined_by(flags: Iterable[str]) -> Iterator[tuple[str, str]]:
         defined = re.fullmatch(_DEFINED, flag)
         if defined is not None:
             macro, _, value = (defined[1] or next(words, "")).partition("=")
-            yield macro, value
+            yield macro.strip(), value
+
+
+def headers_included_by(flags: Iterable[str]) -> Iterator[str]:
+    """Yield the headers that flags include before a source: ``-include a.h`` and ``--include=a.h``."""
+    words = iter(flags)
+    for flag in words:
+        named = re.fullmatch(_INCLUDED, flag)
+        if named is not None:
+            yield named[1] or next(words, "")
 
 
 def folders_of_assembler(flags: Iterable[str]) -> list[str]:
     """Return the absolute folders in which only the assembler looks for files: ``-Wa,-I,/here`` and ``-Xassembler -I/here``."""
     words = iter(expanded(flags))
-    pieces = [
-        piece
-        for word in words
-        for piece in (
-            expanded(word.split(",")[1:])
-            if word.startswith("-Wa,")
-            else [next(words, "")]
-            if word == "-Xassembler"
-            else []
-        )
-    ]
-    found = [
+    pieces: list[str] = []
+    for word in words:
+        flag = word.removeprefix("-Xcompiler=").removeprefix("--compiler-options=")  # nvcc's
+        if flag.startswith("-Wa,"):
+            pieces += expanded(flag.split(",")[1:])
+        elif flag in ("-Xassembler", "--for-assembler"):
+            pieces.append(next(words, ""))
+        elif flag.startswith("--for-assembler="):
+            pieces.append(flag.partition("=")[2])
+    places = (
         following if word == "-I" else word[2:]
         for word, following in itertools.pairwise([*pieces, ""])
-        if word[:2] == "-I"
-    ]
-    return [os.path.normpath(place) for place in found if os.path.isabs(place)]
+        if word.startswith("-I")
+    )
+    return [os.path.normpath(place) for place in places if os.path.isabs(place)]
 
 
 def _words_of(response_file: str) -> list[str]:

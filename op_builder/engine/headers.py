@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import OpError
-from .flag_files import headers_defined_by
+from .flag_files import headers_defined_by, headers_included_by
 from .inputs import ChangedMeanwhile, Lookups, has_changed_since, is_found
 from .scan import content_of, directives, headers_defined_in
 from .spawn import run
@@ -143,6 +143,7 @@ class HeaderLookups:
         self._searches: list[tuple[list[str], dict[str, int]]] = []
         self.beside: dict[str, set[str]] = {}
         self.precompiled: set[str] = set()
+        self.refuses_folders = True
 
     def add_folders_of_programs(self, listed: str, search_path: Iterable[str]) -> None:
         """Add the folders in which a driver looks for programs first: those in -B flags and in ``COMPILER_PATH``.
@@ -191,6 +192,13 @@ class HeaderLookups:
                     by_macro.add(path)
                 if asked.is_tested and not self._outside.covers(path):
                     tested.setdefault(asked.macro, []).append(path)
+        for name in headers_included_by(self._flags):
+            if os.path.isabs(name):
+                self._add_beside(name, f"{os.path.basename(name)}{_COMPILED}")
+            else:
+                names.add(name)
+        for _, value in headers_defined_by(self._flags):  # ``#include MACRO``
+            names.add(value[1:-1])
         for path, (name, is_quoted) in self._tested(tested):
             names.add(name)
             if is_quoted:
@@ -199,6 +207,7 @@ class HeaderLookups:
             by_macro, {*names, *map(os.path.basename, self._opened)} if by_macro else ()
         ):
             self._add_beside(path, name)
+            self._add_beside(path, f"{name}{_COMPILED}")
         for place in absent:
             self.beside.setdefault(place, set()).update(names)
         before = {name: self._before(name, search_path) for name in sorted(names)}
@@ -224,7 +233,7 @@ class HeaderLookups:
     def _before(self, name: str, search_path: Sequence[str]) -> int:
         """Return how many of the first directories do not have a name."""
         for number, place in enumerate(search_path):
-            if is_found(f"{place}/{name}"):
+            if self._is_found(f"{place}/{name}"):
                 self._take(f"{place}/{name}")
                 return number
         return len(search_path)
@@ -232,10 +241,16 @@ class HeaderLookups:
     def _add_beside(self, path: str, name: str) -> None:
         """Add a name that compilers first look for next to the including file, if it is not there."""
         found = os.path.join(os.path.dirname(path), name)
-        if is_found(found):
+        if self._is_found(found):
             self._take(found)
         elif not self._outside.covers(path):
             self.beside.setdefault(os.path.dirname(found), set()).add(os.path.basename(found))
+
+    def _is_found(self, path: str) -> bool:
+        """Return whether there is a header, or a precompiled one; watch a folder that may get some."""
+        if path.endswith(_COMPILED) and os.path.isdir(path):
+            self.beside.setdefault(path, set()).add(".")
+        return is_found(path)
 
     def _take(self, path: str) -> None:
         """Check that a file which the compiler would open now is older than the build, unless it opened it.
@@ -246,15 +261,15 @@ class HeaderLookups:
             ChangedMeanwhile: when it is newer.
             OpError: when it is a folder of precompiled headers.
         """
-        is_compiled = path.endswith(_COMPILED) and not self._outside.covers(path)
-        if is_compiled:
-            self.precompiled.add(path)
-        if is_compiled and os.path.isdir(path):
-            msg = (
-                f"building the op failed: GCC may take any of the precompiled headers in {path}, and does not tell which. "
-                f"Fix: replace the folder by one file of this name."
-            )
-            raise OpError(msg)
+        if path.endswith(_COMPILED) and not self._outside.covers(path):
+            if not os.path.isdir(path):
+                self.precompiled.add(path)
+            elif self.refuses_folders:
+                msg = (
+                    f"building an op failed: GCC may take any of the precompiled headers in {path}, and does not tell "
+                    f"which. Fix: replace the folder by one file of this name."
+                )
+                raise OpError(msg)
         if (
             path not in self._opened
             and os.path.realpath(path) not in self._real

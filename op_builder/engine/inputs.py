@@ -186,8 +186,8 @@ class Lookups(NamedTuple):
 
 
 def is_found(path: str) -> bool:
-    """Return whether a compiler takes what is at a path: a file, or a folder of precompiled headers."""
-    return os.path.isfile(path) or (path.endswith(".gch") and os.path.isdir(path))
+    """Return whether a compiler takes what is at a path: a file, or a folder of precompiled headers that is not empty."""
+    return os.path.isfile(path) or (path.endswith(".gch") and os.path.isdir(path) and bool(os.listdir(path)))
 
 
 def _digest(text: str) -> str:

@@ -45,7 +45,11 @@ def linked_files(
     found = {path for path in listed if not outside.covers(path) and not lies_in(path, SYSTEM_LIBRARIES)}
     used = {os.path.realpath(path) for path in listed}
     earlier: dict[str, set[str]] = {}
-    places = [*_library_path(recipe, folder, environment, flags), *_named_by_scripts(found)]
+    places = _library_path(recipe, folder, environment, flags)
+    scripts = _unresolved(folder / LINK_LIST)
+    while more := [place for place in _named_by_scripts(found | _first_of(scripts, places)) if place not in places]:
+        places += more
+    found |= _first_of(scripts, places)
     names = [
         *_libraries(flags),
         *(f":{os.path.basename(path)}" for path in found if _LIBRARY.fullmatch(os.path.basename(path))),
@@ -58,11 +62,8 @@ def linked_files(
                 earlier.setdefault(place, set()).add(choice)
             elif os.path.realpath(path) in used or not used:
                 found.add(path)
-    for name in _unresolved(folder / LINK_LIST):
-        for place in places:
-            if os.path.isfile(f"{place}/{name}"):
-                found.add(f"{place}/{name}")
-                break
+    for name in scripts:
+        for place in itertools.takewhile(lambda each: not os.path.isfile(f"{each}/{name}"), places):  # noqa: B023
             earlier.setdefault(place, set()).add(name)
     found = {path for path in found if not outside.covers(path)}
     _refuse_thin_archives(recipe.op, found)
@@ -70,11 +71,22 @@ def linked_files(
     return found | files_named_by((*recipe.linker[1:], *recipe.link_flags)), missing
 
 
+def _first_of(names: Sequence[str], places: Sequence[str]) -> set[str]:
+    """Return the first file of each name in some directories."""
+    paths = ((f"{place}/{name}" for place in places) for name in names)
+    return {found for each in paths if (found := next(filter(os.path.isfile, each), ""))}
+
+
 def _named_by_scripts(files: set[str]) -> list[str]:
     """Return the directories that linker scripts add to the search path."""
-    texts = (Path(file).read_bytes() for file in sorted(files) if not _LIBRARY.search(os.path.basename(file)))
+    texts = (Path(file).read_bytes() for file in sorted(files) if not _is_binary(file))
     named = (os.fsdecode(name).strip(' \t"') for text in texts for name in _SEARCH_DIR.findall(text))
     return [os.path.normpath(name) for name in named if os.path.isabs(name)]
+
+
+def _is_binary(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(4).startswith((b"\x7fELF", b"!<", b"BC"))  # the last are LLVM's own objects
 
 
 def _choices(name: str) -> list[str]:

@@ -19,7 +19,7 @@ from .scan import content_of, directives
 from .toolchains.identity import started_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from .build import Workplace
@@ -61,8 +61,10 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
     told = expanded(word for one in used.values() for word in (*one.command[1:], *one.flags))
     told += expanded((*recipe.linker[1:], *recipe.link_flags))
     lookups = HeaderLookups(outside, opened, workplace.began_ns, told, lambda path: _is_own(path, recipe))
+    lookups.refuses_folders = any(one.identity.is_gcc() for one in used.values())
     lookups.add_folders_of_programs(environment.get("COMPILER_PATH", ""), theirs)
-    _add_headers(lookups, recipe, used, workplace, {place for path in bare for place in path.absent})
+    absent = {place for path in bare for place in path.absent}
+    _add_headers(lookups, recipe, used, workplace, absent, theirs if recipe.is_portable else ())
     tracked |= lookups.precompiled | files_named_by(told) | _programs(recipe, used.values(), environment, folder)
     tracked |= files_named_by(word for one in used.values() for word in one.flags)
     tracked |= _embedded_data(recipe, used.values(), {path for path in opened if not outside.covers(path)} | covered)
@@ -80,9 +82,22 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
 
 
 def _add_headers(
-    lookups: HeaderLookups, recipe: NativeFacts, compilers: Mapping[str, Compiler], workplace: Workplace, own: set[str]
+    lookups: HeaderLookups,
+    recipe: NativeFacts,
+    compilers: Mapping[str, Compiler],
+    workplace: Workplace,
+    absent: set[str],
+    others: Collection[str],
 ) -> None:
-    """Add where each compiler looked for headers; ``own`` are the compilers' own directories that do not exist.
+    """Add where each compiler looked for headers.
+
+    Args:
+        lookups: gets the names and the directories.
+        recipe: the recipe.
+        compilers: its compilers, by the suffix of sources.
+        workplace: the place of the build.
+        absent: the compilers' own directories that do not exist.
+        others: directories that other machines fill in their own way, in a build that serves them.
 
     Raises:
         ChangedMeanwhile: when a header appeared during the compilation.
@@ -92,8 +107,9 @@ def _add_headers(
         path = search_path_of(one.asking_for_search_path(suffix), workplace.environment, workplace.folder)
         try:
             places = path.places or [str(place) for place in (*one.include_dirs, *one.system_include_dirs)]
-            lookups.add_headers(places, sorted(set(path.absent) - own))
-            if assemblers := folders_of_assembler(one.flags):
+            places = [place for place in places if place not in others]
+            lookups.add_headers(places, sorted(set(path.absent) - absent))
+            if assemblers := folders_of_assembler((*one.command[1:], *one.flags)):
                 lookups.add_headers(assemblers, ())
         except ValueError as error:
             msg = (

@@ -69,7 +69,7 @@ _watchers: list[Callable[[Progress], None]] = []
 def watch(callback: Callable[[Progress], None]) -> Iterator[None]:
     """Call a function about twice per second with every piece of work in progress, instead of logging.
 
-    What it raises is logged, and does not end the work.
+    What it raises is logged once, and does not end the work.
     """
     _watchers.append(callback)
     try:
@@ -92,6 +92,7 @@ class Reporter:
         self._work = (op, doing, note)
         self._stop = stop
         self._rhythm = Rhythm()
+        self._failed: list[Callable[[Progress], None]] = []
 
     def tick(self, elapsed_seconds: float, running: str = "") -> None:
         """Report that the work is still in progress.
@@ -111,6 +112,8 @@ class Reporter:
             try:
                 callback(progress)
             except Exception:
-                _logger.exception("a callback of watch() failed; the work goes on")
+                if callback not in self._failed:
+                    self._failed.append(callback)
+                    _logger.exception("a callback of watch() failed; the work goes on")
         if not _watchers and self._rhythm.is_due(elapsed_seconds):
             _logger.warning("%s", progress)

@@ -170,6 +170,21 @@ def test_an_implementation_that_loads_nothing_is_not_chosen(caplog: pytest.LogCa
         _loader(Nothing).load(ext_name="nothing")
 
 
+def test_an_implementation_that_cannot_be_made_stops_no_other() -> None:
+    class Unmade(Slow):
+        name, priority = "unmade", 100
+
+        def __init__(self) -> None:
+            raise RuntimeError("no driver")
+
+    loader = _loader(Unmade, Fast)
+    type(loader).register_extension(Slow)
+    assert loader.load() == "fast"
+    assert loader.load("slow") == "slow"
+    with pytest.raises(OpLoadError, match="'unmade' raised RuntimeError: no driver"):
+        loader.load("unmade")
+
+
 def test_an_instance_may_have_another_priority_than_its_class() -> None:
     class Raised(Slow):
         name = "raised"

@@ -46,6 +46,7 @@ def test_an_op_whose_build_is_cleared_before_it_is_loaded_is_built_again(
     cache: Cache, make_builder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder = make_builder()
+    builder.name = "cleared"  # others here load "answer"
     builds: list[Any] = []
     real = builder.build
 
@@ -131,6 +132,7 @@ CLAIMS: dict[str, tuple[str, list[str], list[str]]] = {  # the code, the flags, 
     "two on a line": ("STABLE_TORCH_LIBRARY(mine, m) {} STABLE_TORCH_LIBRARY(other, m) {}", [], ["mine", "other"]),
     "by a macro": ("#define NS mine\nSTABLE_TORCH_LIBRARY(NS, m) {}", [], ["mine"]),
     "by a macro of a macro": ("#define A mine\n#define NS A\nSTABLE_TORCH_LIBRARY(NS, m) {}", [], ["mine"]),
+    "by a flag with a space": ("STABLE_TORCH_LIBRARY(NS, m) {}", ["-D NS=mine"], ["mine"]),
     "by a flag of two words": ("STABLE_TORCH_LIBRARY(NS, m) {}", ["-D", "NS=mine"], ["mine"]),
     "by a macro, in lines of Windows": ("#define NS mine\r\nSTABLE_TORCH_LIBRARY(NS, m) {}\r\n", [], ["mine"]),
     "by a flag": ("STABLE_TORCH_LIBRARY(NS, m) {}", ["-O2", "-DNS=mine"], ["mine"]),

@@ -89,6 +89,14 @@ CASES = {
     "a level's -I": Case(INCLUDED, SEARCHED, (), _header, "x86-64"),
     "a level's __has_include": Case(ASKED, SEARCHED[:1], (), _header, "x86-64"),
     "a precompiled header": Case(INCLUDED, SEARCHED, (), _precompiled),
+    "a precompiled header, by -include": Case(ANSWERS % "VALUE", (*SEARCHED, "-include", "given.h"), (), _precompiled),
+    "a precompiled header, by -include with its path": Case(
+        ANSWERS % "VALUE", ("--include={first}/given.h",), (), _precompiled
+    ),
+    "a precompiled header, by a macro of a flag": Case(
+        f"#include GIVEN\n{ANSWERS % 'VALUE'}", (*SEARCHED, "-DGIVEN=<given.h>"), (), _precompiled
+    ),
+    "a level's precompiled header": Case(INCLUDED, SEARCHED, (), _precompiled, "x86-64"),
     "a precompiled header, quoted": Case(INCLUDED.replace("<given.h>", '"given.h"'), SEARCHED, (), _precompiled),
     "the assembler's -I": Case(ASSEMBLED, ("-Wa,-I,{first}", "-Wa,-I,{second}"), (), _assembly),
     "-Xassembler": Case(ASSEMBLED, ("-Xassembler", "-I{first}", "-Xassembler", "-I{second}"), (), _assembly),
@@ -137,11 +145,40 @@ def test_a_file_that_appears_earlier_counts(
 
     (compiler,) = [*Builder().recipe.compilers.values()][:1]
     assert case.put is not None
-    if name != "a level's __has_include":
+    if "path" in name:
+        _header(first, 1, [])
+    elif name != "a level's __has_include":
         case.put(second, 1, [*compiler._begin()])
     assert answer() == 1
     case.put(first, 2, [*compiler._begin()])
     assert answer() == (None if name == "a version script" else 2)
+
+
+@pytest.mark.parametrize("how", ["a library", "an included script"])
+def test_a_search_path_of_another_script_counts(cache: Cache, make_builder: Any, tmp_path: Path, how: str) -> None:
+    for name, value in (("first", 0), ("second", 1)):
+        (tmp_path / name).mkdir()
+        if value:
+            _library(tmp_path / name, value, [])
+    script = f"SEARCH_DIR({tmp_path / 'first'}) SEARCH_DIR({tmp_path / 'second'})\nINPUT(-lpart)\n"
+    if how == "a library":
+        (tmp_path / "libscript.so").write_text(script)
+        flags = [f"-L{tmp_path}", "-lscript"]
+    else:
+        (tmp_path / "inner.ld").write_text(script)
+        (tmp_path / "outer.ld").write_text("INCLUDE inner.ld\n")
+        flags = [f"-L{tmp_path}", f"{tmp_path}/outer.ld"]
+    builder = make_builder(source=CALLS, ldflags=flags)
+    assert ctypes.CDLL(str(builder.build().binary)).answer() == 1
+    _library(tmp_path / "first", 2, [])
+    builder._recipe = None
+    assert ctypes.CDLL(str(builder.build().binary)).answer() == 2
+
+
+def test_the_systems_own_headers_play_no_part_in_a_build_for_others(cache: Cache, make_builder: Any) -> None:
+    source = f"#include <cstdlib>\n{ANSWERS % '1'}"
+    folders = make_builder(source=source).build("x86-64").inputs.lookups.folders
+    assert not [place for place in folders if place.startswith("/usr")]
 
 
 def test_a_folder_of_precompiled_headers_is_refused(cache: Cache, make_builder: Callable[..., CPUOpBuilder]) -> None:
@@ -149,5 +186,8 @@ def test_a_folder_of_precompiled_headers_is_refused(cache: Cache, make_builder: 
     builder = make_builder()
     (folder,) = builder.include_dirs()
     (folder / "answer.h.gch").mkdir()
+    builder.build()
+    (folder / "answer.h.gch" / "one.gch").touch()
+    builder._recipe = None
     with pytest.raises(OpError, match=r"GCC may take any of the precompiled headers in .*answer\.h\.gch"):
         builder.build()

@@ -120,6 +120,13 @@ def test_scores_may_be_as_large_as_their_dtype(op: Any, dtype: torch.dtype, colu
     close(causal.sum(-1), torch.ones(causal.shape[:-1], dtype=torch.float64, device=op.device))
 
 
+@pytest.mark.parametrize("scale", [2e38, -3e38, 1.0, -1.0, 0.0, 1e-40])
+def test_the_scale_may_be_anything(op: Any, scale: float) -> None:
+    x = torch.tensor([[0.0, 0.0], [1e-38, -1e-38], [3e-39, 2e-39]], device=op.device)
+    expected = torch.softmax(x.cpu().double() * scale, -1)
+    assert torch.allclose(op.functions.scaled_masked_softmax(x, None, scale).cpu().double(), expected, atol=2e-2)
+
+
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("dtype", DTYPES[:2])
 @pytest.mark.parametrize("columns", [16, 264, 512, 520])

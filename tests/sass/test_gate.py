@@ -69,7 +69,7 @@ def test_the_command_fails_where_a_fact_is_worse(
 ) -> None:
     op = next(op for op in gate.ops_with_kernels() if op.name == "softmax")
     found = gate.measured(op, "sm_90")
-    gate.write_table("sm_90", {key: facts._replace(barriers=1, spills=3) for key, facts in found.items()}, tmp_path)
+    gate.write_table("sm_90", {key: facts._replace(barriers=1, spills=30) for key, facts in found.items()}, tmp_path)
     monkeypatch.setattr(command, "read_table", lambda architecture: gate.read_table(architecture, tmp_path))
     assert command.main(["--op", op.name]) == 1
     printed = capsys.readouterr().out
