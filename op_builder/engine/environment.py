@@ -115,13 +115,14 @@ def build_jobs() -> int | None:
     value = os.environ.get("ANYACCEL_BUILD_JOBS")
     if not value:
         return None
-    if not value.isdecimal() or not 0 < len(value.lstrip("0")) <= _DIGITS:
+    number = value.lstrip("0")
+    if not (number.isascii() and number.isdecimal()) or len(number) > _DIGITS:
         msg = (
             f"reading ANYACCEL_BUILD_JOBS failed: got {value[:80]!r}; expected a number of 1 or more. "
             f"Fix: unset it for one job per core, or set it to a number such as 4."
         )
         raise SettingError(msg)
-    return int(value.lstrip("0"))
+    return int(number)
 
 
 def wheel_platform() -> str:

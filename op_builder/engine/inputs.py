@@ -187,7 +187,12 @@ class Lookups(NamedTuple):
 
 def is_found(path: str) -> bool:
     """Return whether a compiler takes what is at a path: a file, or a folder of precompiled headers that is not empty."""
-    return os.path.isfile(path) or (path.endswith(".gch") and os.path.isdir(path) and bool(os.listdir(path)))
+    if not path.endswith(".gch") or not os.path.isdir(path):
+        return os.path.isfile(path)
+    try:
+        return bool(os.listdir(path))
+    except OSError:  # a folder that this user may not read
+        return True
 
 
 def _digest(text: str) -> str:

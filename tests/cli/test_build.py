@@ -61,6 +61,7 @@ def test_everything_into_a_folder(tmp_path: Path) -> None:
         (("cpu_adam", "--target", "sm90"), "got 'sm90'; expected one of: native"),
         (("cpu_adam", "--target", "sm_90"), "cpu_adam has no code for sm_90"),
         (("cpu_adam", "--rocm", "7.1"), "got --rocm without --hub"),
+        (("cpu_adam", "--target", "native", "--output", "here"), "builds for 'native' are for this machine only"),
     ],
 )
 def test_a_wrong_request_is_refused_with_the_choices(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

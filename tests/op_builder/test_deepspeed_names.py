@@ -123,6 +123,15 @@ def test_the_toolkits_version_is_that_of_the_nvcc_that_compiles() -> None:
     assert installed_cuda_version() == installed_cuda_version("any") == release
 
 
+def test_a_folder_may_have_a_dot_and_a_file_none(tmp_path: Path) -> None:
+    (tmp_path / "lib-1.2").mkdir()
+    (tmp_path / "kernel").touch()
+    for name in ("lib-1.2", "kernel"):
+        assert BUILDER.deepspeed_src_path(str(tmp_path / name)) == str(tmp_path / name)
+    with pytest.raises(OpError, match="finding a source of the op 'answer' failed"):
+        BUILDER.deepspeed_src_path("no-such-source.cpp")
+
+
 def test_empty_entries_are_dropped() -> None:
     assert BUILDER.strip_empty_entries(["a", "", "b"]) == ["a", "b"]
     for text in ("-O2\0x", "-DX=\ud800"):

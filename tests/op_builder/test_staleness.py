@@ -226,17 +226,24 @@ else:
     run_with_torch(CELL + code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("broken", "raise OSError('libfoo.so: cannot open')", "OSError: libfoo.so: cannot open"),
+        ("ending", "raise SystemExit(3)", "SystemExit: 3"),
+    ],
+)
 def test_a_package_that_fails_to_import_is_built_instead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, code: str, said: str
 ) -> None:
     from anyaccel.op_builder import loading
     from anyaccel.op_builder.engine.trace import Trace
 
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "__init__.py").write_text("raise OSError('libfoo.so: cannot open')")
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert loading.importable("broken.op", Trace("the op 'op'")) is None
-    assert "OSError: libfoo.so: cannot open" in caplog.text
+    assert loading.importable(f"{name}.op", Trace("the op 'op'")) is None
+    assert said in caplog.text
 
 
 def test_python_modules_need_pythons_headers(

@@ -40,6 +40,17 @@ def test_the_first_that_runs_is_chosen_and_each_rejection_has_a_reason(tmp_path:
     assert chosen.version == "fake clang 99"
 
 
+def test_the_date_of_a_build_asks_no_compiler_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "told"
+    _compiler(tmp_path / "bin", "c++", f"echo fake 1.0; echo run >> '{told}'")
+    runs = ""
+    for date in ("1", "2", "3"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", date)
+        assert choose_cxx(None, str(tmp_path / "bin"), tmp_path).version == "fake 1.0"
+        runs = runs or told.read_text()
+    assert told.read_text() == runs
+
+
 def test_a_compiler_that_says_nothing_is_rejected(tmp_path: Path) -> None:
     _compiler(tmp_path / "bin", "c++", "exit 0")
     (probe,) = probe_cxx(str(tmp_path / "bin" / "c++"), "", tmp_path)

@@ -163,6 +163,7 @@ def test_a_gradient_that_is_lazily_negated_is_taken(kind: Any) -> None:
     ],
 )
 def test_a_step_and_clipping_compile_as_one_graph(kind: Any, options: dict[str, Any]) -> None:
+    torch._dynamo.reset()  # each optimizer is another program to it, of which it compiles eight
     eager, traced = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
     plain, optimizer = kind([eager], lr=0.1, **options), kind([traced], lr=0.1, **options)
 

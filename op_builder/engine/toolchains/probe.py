@@ -118,9 +118,9 @@ class Memory:
             _logger.debug("the versions of the tools are not cached: %s", error)
 
 
-def _deciding_variables() -> dict[str, str]:
+def _deciding_variables(further: Sequence[str] = ()) -> dict[str, str]:
     """Return the variables that may change what a tool answers; the date that a build gets does not."""
-    return {name: value for name, value in compiler_variables().items() if name != "SOURCE_DATE_EPOCH"}
+    return {name: value for name, value in compiler_variables(further).items() if name != "SOURCE_DATE_EPOCH"}
 
 
 def _described(said: str, identity: Identity) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _described(said: str, identity: Identity) -> dict[str, Any]:
         "digest": identity.digest,
         "programs": {program: stamp_of(program) for program in identity.programs},
         "lookups": dict(identity.lookups),
-        "values": compiler_variables(identity.variables),
+        "values": _deciding_variables(identity.variables),
         "variables": list(identity.variables),
     }
 
@@ -155,7 +155,7 @@ def _known(value: Any) -> Remembered | None:
 
 def _is_same(identity: Identity, values: dict[str, str]) -> bool:
     """Return whether a tool's names still lead to the same programs, and the variables of its scripts are unchanged."""
-    if compiler_variables(identity.variables) != values:
+    if _deciding_variables(identity.variables) != values:
         return False
     if not identity.lookups:
         return True
