@@ -316,6 +316,8 @@ class TorchAccelerator(DeepSpeedAccelerator):
     @contextlib.contextmanager
     def device_guard(self, device_index: int | str | torch.device | None) -> Iterator[None]:
         guard: Callable[[Any], AbstractContextManager[Any]] = getattr(self._module, "device", super().device_guard)
+        if device_index is None or device_index == -1:  # a vendor's module may not know them
+            guard = super().device_guard
         with guard(device_index):
             yield
 

@@ -81,6 +81,7 @@ def _show_anyway(error: UnicodeError) -> tuple[bytes, int]:
 def main() -> None:
     """Run the command line; for our own errors, print one readable message and set the exit code."""
     codecs.register_error(_SHOWN_ANYWAY, _show_anyway)
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # None where a shell closed it
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_SHOWN_ANYWAY)

@@ -196,7 +196,7 @@ def _wanted_cache() -> Path:
 
 
 def _title() -> str:
-    return f"Built ahead of time (cache: {open_cache(environment.cache_dir()).root})"
+    return f"Built ahead of time (cache: {escape(str(open_cache(environment.cache_dir()).root))})"
 
 
 def _add(table: Table, outcome: BuildOutcome) -> None:

@@ -66,7 +66,7 @@ def command(
     )  # first: a class that crashes when it is made ends only its process
     accelerator = accelerator_of(target)
     columns = (Column(name, overflow="fold") for name in ("member", "outcome", "why"))
-    table = Table(*columns, title=target, title_justify="left")
+    table = Table(*columns, title=escape(target), title_justify="left")
     for result in results:
         table.add_row(result.member, _coloured(result.outcome.value), escape(_brief(result.why)))
     console.print(table)

@@ -70,12 +70,14 @@ def run_check(accelerator: DeepSpeedAccelerator, member: str) -> Result:
         return Result(member, Outcome.UNSUPPORTED, said)
     except Exception as error:  # noqa: BLE001  # any exception is a finding
         return Result(member, Outcome.WRONG, f"{type(error).__name__}: {error}")
+    if _is_said_to_work(accelerator, member) is False:
+        return Result(member, Outcome.WRONG, f"supports({member!r}) is False, but it works")
     return Result(member, Outcome.OK)
 
 
-def _is_said_to_work(accelerator: DeepSpeedAccelerator, member: str) -> bool:
+def _is_said_to_work(accelerator: DeepSpeedAccelerator, member: str) -> bool | None:
     supports = getattr(accelerator, "supports", None)  # deepspeed's own classes have none
-    return supports is not None and not member.startswith("_") and bool(supports(member))
+    return None if supports is None or member.startswith("_") else bool(supports(member))
 
 
 def run_checks(accelerator: DeepSpeedAccelerator) -> list[Result]:

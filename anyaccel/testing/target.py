@@ -31,6 +31,35 @@ def accelerator_of(target: str) -> DeepSpeedAccelerator:
     Raises:
         TargetError: when the name is malformed, when creating the accelerator fails, or when its device is not available.
     """
+    accelerator = _created(target)
+    try:
+        supports = getattr(accelerator, "supports", lambda _member: True)  # deepspeed's own classes have none
+        required = [member for member in ("is_available", "device_count") if not supports(member)]
+        is_available = not required and accelerator.is_available()
+        name = accelerator.device_name()
+    except Exception as error:
+        msg = (
+            f"checking '{target}' failed: asking for its device's name and whether it is available raised "
+            f"{type(error).__name__}: {error}. "
+            "Fix: name a class that derives from DeepSpeedAccelerator, and return False where its driver is missing."
+        )
+        raise TargetError(msg) from error
+    if required:
+        msg = (
+            f"checking '{target}' failed: '{name}' does not support {' and '.join(required)}, which torch "
+            "and every check need. Fix: define them in the module that torch._register_device_module gets, or in the class."
+        )
+        raise TargetError(msg)
+    if not is_available:
+        msg = (
+            f"checking '{target}' failed: its device is not available on this machine. Fix: name an accelerator class whose "
+            "device this machine has; `anyaccel report` lists them."
+        )
+        raise TargetError(msg)
+    return accelerator
+
+
+def _created(target: str) -> DeepSpeedAccelerator:
     module, separator, name = target.partition(":")
     if not separator:
         msg = (
@@ -46,26 +75,4 @@ def accelerator_of(target: str) -> DeepSpeedAccelerator:
             "Fix: name an accelerator class that this Python can import and create without arguments."
         )
         raise TargetError(msg) from error
-    try:
-        supports = getattr(accelerator, "supports", lambda _member: True)  # deepspeed's own classes have none
-        required = [member for member in ("is_available", "device_count") if not supports(member)]
-        is_available = not required and accelerator.is_available()
-    except Exception as error:
-        msg = (
-            f"checking '{target}' failed: asking whether its device is available raised {type(error).__name__}: {error}. "
-            "Fix: name a class that derives from DeepSpeedAccelerator, and return False where its driver is missing."
-        )
-        raise TargetError(msg) from error
-    if required:
-        msg = (
-            f"checking '{target}' failed: '{accelerator.device_name()}' does not support {' and '.join(required)}, which torch "
-            "and every check need. Fix: define them in the module that torch._register_device_module gets, or in the class."
-        )
-        raise TargetError(msg)
-    if not is_available:
-        msg = (
-            f"checking '{target}' failed: its device is not available on this machine. Fix: name an accelerator class whose "
-            "device this machine has; `anyaccel report` lists them."
-        )
-        raise TargetError(msg)
     return accelerator

@@ -50,6 +50,12 @@ void Callbacks::add(const void* group, const RunningPtr& issuer, std::function<v
   changed_.notify_one();
 }
 
+bool Callbacks::has_thread() {
+  const std::lock_guard lock(mutex_);
+  require_spare_thread();
+  return spare_ > 0;
+}
+
 bool Callbacks::run_left_over() {
   if (!lacks_thread()) return false;
   std::unique_lock lock(mutex_);

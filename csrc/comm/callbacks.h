@@ -44,6 +44,9 @@ class Callbacks {
   // Whoever adds one calls run_left_over() afterwards, when the operation counts as finished and no lock is held.
   void add(const void* group, const RunningPtr& issuer, std::function<void()> callback);
 
+  // Returns whether a thread is idle, or can be started, that would run a callback.
+  bool has_thread();
+
   // Returns whether the process could start no thread when one was last needed.
   bool lacks_thread() const { return lacks_thread_.load(std::memory_order_acquire); }
 

@@ -18,7 +18,8 @@ std::int64_t columns_in(const Arguments& arguments, const Tensor& x, std::int64_
   const std::int64_t numel = x.numel();
   if (groups < 1 || numel % groups != 0) {
     arguments.refuse("groups", std::to_string(groups) + " for " + std::to_string(numel) + " elements",
-                     "a number that divides them evenly", "pass x.numel() // x.shape[-1], for one group per row");
+                     "a number that divides them evenly",
+                     numel == 0 ? "pass 1" : "pass x.numel() // x.shape[-1], for one group per row");
   }
   if (bits != 8 && bits != 4) {
     arguments.refuse("bits", std::to_string(bits), "4 or 8", "pass bits=8 or bits=4");

@@ -61,7 +61,7 @@ def require_caches(
 
 
 def token_positions(lengths: torch.Tensor, starts: torch.Tensor, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the sequence of each token and its position there; tokens beyond a sequence's length have sequence -1.
+    """Return the sequence of each token and its position there; tokens outside of all sequences have sequence -1.
 
     Args:
         lengths: the sequence lengths, int32 or int64 ``(sequences,)``.
@@ -72,7 +72,8 @@ def token_positions(lengths: torch.Tensor, starts: torch.Tensor, tokens: int) ->
     sequence = torch.searchsorted(starts[1:].contiguous().long(), numbers, right=True)
     inside = sequence.clamp(max=max(len(lengths) - 1, 0))
     position = numbers - starts.long()[inside]
-    return torch.where((sequence < len(lengths)) & (position < lengths.long()[inside]), inside, -1), position
+    is_inside = (sequence < len(lengths)) & (position >= 0) & (position < lengths.long()[inside])
+    return torch.where(is_inside, inside, -1), position
 
 
 def write_tokens(
@@ -118,10 +119,21 @@ def paged_attention(
         scale: the factor for the scores.
         slopes: float32 ``(heads,)``, the ALiBi slopes.
 
+    Raises:
+        ValueError: when a table has no block for an entry.
+
     Source: tests/op_builder/test_colossalai_inference.py
     """
     keys, values = caches
-    taken = block_tables[:, : -(-longest // values.shape[2])].long().clamp(min=0)
+    taken = block_tables[:, : -(-longest // values.shape[2])].long()
+    begins = torch.arange(taken.shape[1], device=taken.device) * values.shape[2]
+    if bool(((taken < 0) & (begins < lengths[:, None])).any()):
+        msg = (
+            "attention over a cache failed: got a negative block in block_tables before the end of its sequence; expected "
+            "a block for every entry. Fix: pass the tables with which the entries were written, or smaller lengths."
+        )
+        raise ValueError(msg)
+    taken = taken.clamp(min=0)
     of_keys = keys[taken].permute(0, 2, 1, 4, 3, 5).flatten(4) if keys.dim() == 5 else keys[taken].transpose(1, 2)
     held = [entries.flatten(2, 3) for entries in (of_keys, values[taken].transpose(1, 2))]
     distance = torch.arange(held[0].shape[2], device=query.device)[None] - (lengths.long() - 1)[:, None]

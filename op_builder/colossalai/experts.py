@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from ..arguments import require_floats, require_integers
+from ..arguments import lie_below, require_floats, require_integers
 from .module import ColossalAIModule
 
 __all__ = ["MoeModule"]
@@ -156,12 +156,21 @@ def _of_shape(function: str, name: str, tensor: torch.Tensor, shape: tuple[int, 
 
 
 def _places(function: str, mask: torch.Tensor, dest_idx: torch.Tensor, tokens: int, places: int) -> torch.Tensor:
-    """Return the place of each choice and token, int64; masked ones get the place after the last."""
+    """Return the place of each choice and token, int64; masked ones get the place after the last.
+
+    On a CPU, others must lie below that; elsewhere, asking would wait for the device.
+    """
     require_integers(function, (2,), mask=mask, dest_idx=dest_idx)
     if mask.shape != dest_idx.shape or mask.shape[0] not in (1, 2) or mask.shape[1] != tokens:
         msg = (
             f"{function} failed: got a mask of shape {tuple(mask.shape)} and dest_idx of shape {tuple(dest_idx.shape)}; "
             f"expected (1 or 2, {tokens}) for both. Fix: pass a row for each choice of an expert, and a column for each token."
+        )
+        raise ValueError(msg)
+    if dest_idx.device.type == "cpu" and not lie_below(dest_idx[mask != 0], places):
+        msg = (
+            f"{function} failed: got a place in dest_idx below 0 or above {places - 1}; expected one of {places}. "
+            f"Fix: set the mask of tokens without a place to 0."
         )
         raise ValueError(msg)
     return torch.where(mask != 0, dest_idx, places).long()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...kernels.functions.outputs import in_float32, in_shapes_of, shaped_like
+from ...kernels.functions.outputs import in_float32, in_shapes_of, require_one_place_each, shaped_like
 from .module import ColossalAIModule
 
 if TYPE_CHECKING:
@@ -225,11 +225,15 @@ class FusedOptimizerModule:
 
         Raises:
             ValueError: when there are not four lists.
+            RuntimeError: naming the argument, before anything is written.
 
         Source: apex's multi_tensor_lamb; tests/op_builder/test_colossalai_functions.py
         """
         given, params, *moments_given = _lists("multi_tensor_lamb", tensor_lists, 4)
         grads, *states = (shaped_like(params, tensors) for tensors in (given, *moments_given))
+        _require_step_of_lamb(step, params, grads, *states)
+        if not params:
+            return
         options = {"wd": weight_decay, "is_averaged": grad_averaging == 1, "is_decoupled": mode == 1, "eps": epsilon}
         corrections = (1 - beta1**step, 1 - beta2**step) if bias_correction == 1 else (1.0, 1.0)
         with torch.no_grad(), in_float32(list(params), *states) as (weights, *moments):
@@ -271,6 +275,31 @@ def _ratio(of_param: torch.Tensor, of_update: torch.Tensor) -> torch.Tensor:
 def _divisor(flag: torch.Tensor, divisor: float) -> torch.Tensor:
     """Return the divisor of the gradients, on the flag's device."""
     return torch.full((1,), divisor, dtype=torch.float32, device=flag.device)
+
+
+def _require_step_of_lamb(
+    step: int, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], exp_avgs: Sequence[torch.Tensor],
+    exp_avg_sqs: Sequence[torch.Tensor],
+) -> None:  # fmt: skip
+    function = "multi_tensor_lamb"
+    _require_alike(function, params, grads=grads, exp_avgs=exp_avgs, exp_avg_sqs=exp_avg_sqs)
+    for written in (*params, *exp_avgs, *exp_avg_sqs):
+        require_one_place_each(function, written)
+    if step < 1:
+        msg = f"{function} failed: got step {step}; expected 1 or more. Fix: count steps from 1."
+        raise RuntimeError(msg)
+
+
+def _require_alike(function: str, params: Sequence[torch.Tensor], **lists: Sequence[torch.Tensor]) -> None:
+    """Check that tensors have the parameters' shapes and devices; torch's operators would broadcast."""
+    for name, tensors in lists.items():
+        for index, (param, tensor) in enumerate(zip(params, tensors, strict=True)):
+            if tensor.shape != param.shape or tensor.device != param.device:
+                msg = (
+                    f"{function} failed: got {name}[{index}] of shape {tuple(tensor.shape)} on {tensor.device}; expected "
+                    f"{tuple(param.shape)} on {param.device}, as params[{index}] is. Fix: pass tensors of the same parameters."
+                )
+                raise RuntimeError(msg)
 
 
 def _lists(function: str, lists: Sequence[Sequence[torch.Tensor]], expected: int) -> Sequence[Sequence[torch.Tensor]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from ...kernels.functions.outputs import require_one_place_each
 from ...kernels.functions.process_bound import ProcessBound
 from ...kernels.functions.registration import mark_changed
+from ..arguments import require_like
 from .host_memory import PinMemoryModule
 from .in_flight import InFlight
 from .transfers import (
@@ -132,12 +133,13 @@ class AsyncIOHandle(ProcessBound):
         return _ALIGNMENT * self.get_intra_op_parallelism()
 
     def read(self, buffer: torch.Tensor, filename: str, validate: bool, file_offset: int = 0) -> int:
-        """Read a whole file; return 0."""
-        size = os.stat(filename).st_size
+        """Read a whole file, with what writes in flight will have written; return 0."""
+        writes = self._in_flight.end_of_writes(os.stat(filename))
+        size = max(writes, os.stat(filename).st_size)  # a write that has just ended is in the size
         if size - file_offset != buffer.nbytes:
-            raise error_of(
-                0, filename, True, size, buffer.nbytes, 0, f"the file has {size} bytes, {file_offset} of them skipped"
-            )
+            found = f"the file has {size} bytes, {file_offset} of them skipped"
+            fix = f"pass a buffer of {max(size - file_offset, 0)} bytes, or call pread for a part of the file"
+            raise error_of(0, filename, True, file_offset, buffer.nbytes, 0, found, fix)
         self.pread(buffer, filename, validate, False, file_offset)
         return 0
 
@@ -264,7 +266,7 @@ class AsyncIOHandle(ProcessBound):
         try:
             direct, buffered = self._opened(file, one)
             found, end = os.fstat(buffered).st_size, offset + size
-            if is_read and found < end and self._in_flight.end_of_writes(buffered, offset, end) < end:
+            if is_read and found < end and self._in_flight.end_of_writes(os.fstat(buffered), offset, end) < end:
                 raise error_of(0, path, is_read, found, size, 0)
         except BaseException:
             one.close()
@@ -330,7 +332,8 @@ class AsyncIOModule(ProcessBound):
         return self.aio_handle(block_size, queue_depth, single_submit, overlap_events).write(buffer, filename, validate)
 
     def deepspeed_memcpy(self, dest: torch.Tensor, src: torch.Tensor) -> int:
-        """Copy a tensor; return 0."""
+        """Copy a tensor to another of its shape and dtype; return 0."""
+        require_like("deepspeed_memcpy", tuple(dest.shape), dest.dtype, src=src)
         require_one_place_each("deepspeed_memcpy", dest)
         dest.copy_(src)
         return 0

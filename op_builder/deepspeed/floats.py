@@ -100,6 +100,7 @@ class FPQuantizerModule:
             return out
         given = val.reshape(groups, group_size)
         largest = given.abs().amax(1, keepdim=True).float()
+        largest = torch.where(largest.isinf(), torch.nan, largest)
         smallest = form.largest * torch.finfo(torch.float32).tiny  # of a smaller one, the factor would be infinite
         largest = torch.where(largest > 0, largest.clamp_min(smallest), largest)
         limit = torch.full_like(largest, form.largest)  # torch computes number / tensor as number * reciprocal

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ...kernels.functions.outputs import write_output, write_outputs
+from ..arguments import require_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,9 +175,8 @@ class InferenceCoreModule:
         }
         if act_type not in functions:
             raise _unknown("bias_activation", act_type, [_GELU, *functions])
-        write_output(
-            "bias_activation", activation, functions[act_type](activation if bias is None else activation + bias)
-        )
+        given = _biased("bias_activation", activation, bias)
+        write_output("bias_activation", activation, functions[act_type](given))
 
     def gated_activation(
         self, output: torch.Tensor, activation: torch.Tensor, bias: torch.Tensor | None, act_type: int
@@ -192,7 +192,7 @@ class InferenceCoreModule:
         Raises:
             NotImplementedError: for any other activation.
         """
-        given = activation if bias is None else activation + bias
+        given = _biased("gated_activation", activation, bias)
         gate, up = given[..., ::2].contiguous(), given[..., 1::2].contiguous()
         if act_type == _GEGLU:
             result = self._activations.geglu(gate, up, "tanh")
@@ -203,6 +203,13 @@ class InferenceCoreModule:
         else:
             raise _unknown("gated_activation", act_type, [_GEGLU, _REGLU, _SIGLU])
         write_output("gated_activation", output, result)
+
+
+def _biased(function: str, activation: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    if bias is None:
+        return activation
+    require_like(function, tuple(activation.shape[-1:]), activation.dtype, bias=bias)
+    return activation + bias
 
 
 def _unknown(function: str, act_type: int, known: list[int]) -> NotImplementedError:

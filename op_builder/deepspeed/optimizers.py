@@ -301,11 +301,12 @@ class FusedLambModule:
             The parameter's trust ratio, float32 ``(1,)``.
 
         Raises:
-            ValueError: when the mode is neither 0 nor 1.
+            ValueError: when the mode is neither 0 nor 1, or the gradient's scale is 0.
             NotImplementedError: when the parameter is float64.
             RuntimeError: naming the argument, before anything is written.
         """
         _check("lamb", (), 0, mode=mode)
+        _refuse_zero("lamb", grad_scale)
         _refuse_float64("lamb", [param])
         require_one_place_each("lamb", param_copy)
         require_shape("lamb", param_copy, param)
@@ -326,6 +327,11 @@ class FusedLambModule:
 def _beside(noop_flag: torch.Tensor, params: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the flag on the parameters' device: deepspeed makes one on the current device, for parameters on any."""
     return noop_flag.to(params[0].device) if params else noop_flag
+
+
+def _refuse_zero(function: str, grad_scale: float) -> None:
+    if grad_scale == 0:
+        raise ValueError(f"{function} failed: got grad_scale=0, a divisor. Fix: pass the loss scale, or 1.")
 
 
 def _refuse_float64(function: str, params: Sequence[torch.Tensor]) -> None:

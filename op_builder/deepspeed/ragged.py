@@ -74,12 +74,13 @@ def _view(
     size = dtype.itemsize
     steps = [(count - 1) * stride for count, stride in zip(shape, strides, strict=True)]
     is_valid = min([0, *shape, *strides]) == 0 and buffer.is_contiguous() and offset >= 0 and offset % size == 0
+    is_valid = is_valid and buffer.storage_offset() * buffer.itemsize % size == 0
     needed = offset + (0 if 0 in shape else (1 + sum(steps)) * size)
     if not is_valid or needed > buffer.nbytes:
         msg = (
             f"{function} failed: got shape {tuple(shape)}, strides {tuple(strides)} and {dtype} at byte {offset} of a buffer of "
             f"{buffer.nbytes} bytes with strides {buffer.stride()}; expected {needed} contiguous bytes or more, and an "
-            f"offset in whole elements. Fix: pass a larger buffer, or correct the offset."
+            f"offset in whole elements, also of the buffer in its storage. Fix: pass a larger buffer, or correct the offset."
         )
         raise ValueError(msg)
     whole = buffer.view(-1).view(torch.uint8)

@@ -66,7 +66,7 @@ class RaggedOpsModule(RaggedExperts, RaggedAttention):
         rows = embedding_weight[ids[known]]
         if position_embedding_weight is not None:
             require_floats(name, (2,), position_embedding_weight=position_embedding_weight)
-            positions = position_embedding_weight.shape[0]
+            positions = max(position_embedding_weight.shape[0], 1)
             require_like(
                 name, (positions, channels), embedding_weight.dtype, position_embedding_weight=position_embedding_weight
             )

@@ -24,13 +24,19 @@ class RandomLTDModule:
             ``unsorted_token_ids``.
 
         Raises:
-            ValueError: when the shape or dtype does not fit, or more tokens are kept than exist.
+            ValueError: when the shape or dtype does not fit, more tokens are kept than exist, or, on a CPU, one does not exist.
         """
         _require_integers("token_sort_", unsorted_token_ids, 3, "(layers, batch, kept)")
         if unsorted_token_ids.shape[2] > original_tokens:
             msg = (
                 f"token_sort_ failed: got {unsorted_token_ids.shape[2]} kept tokens of {original_tokens}; expected no more than "
                 f"the number of tokens. Fix: pass unsorted_token_ids[:, :, :{original_tokens}]."
+            )
+            raise ValueError(msg)
+        if unsorted_token_ids.device.type == "cpu" and not lie_below(unsorted_token_ids, original_tokens):
+            msg = (
+                f"token_sort_ failed: got token numbers below 0 or above {original_tokens - 1}; expected numbers of the "
+                f"{original_tokens} tokens. Fix: pass the original_tokens from which they were drawn."
             )
             raise ValueError(msg)
         return unsorted_token_ids.copy_(unsorted_token_ids.sort(-1).values)

@@ -52,6 +52,13 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
             scores += _alibi(alibi, batch, heads, keys, head_offset, mp_size)
         if attn_mask is not None and attn_mask.dim() > 1:
             require_floats("softmax", (2, 4), attn_mask=attn_mask)
+            shape = tuple(attn_mask.shape)
+            if shape not in ((batch, keys), (batch, 1, 1, keys), (batch, 1, queries, keys)):
+                msg = (
+                    f"softmax failed: got attn_mask of shape {shape} for scores of shape {tuple(scores.shape)}; expected "
+                    f"{(batch, keys)}, {(batch, 1, 1, keys)} or {(batch, 1, queries, keys)}. Fix: expand the mask to one of them."
+                )
+                raise ValueError(msg)
             scores += attn_mask if attn_mask.dim() == 4 else attn_mask[:, None, None, :]
         row, column = torch.arange(queries, device=scores.device)[:, None], torch.arange(keys, device=scores.device)
         if triangular:

@@ -124,6 +124,7 @@ class HeaderLookups:
         began_ns: when the build began.
         flags: the flags of the compilers.
         is_own: tells whether a file belongs to the op.
+        refuses_folders: whether a folder of precompiled headers, which GCC takes, is an error.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class HeaderLookups:
         began_ns: int,
         flags: Sequence[str],
         is_own: Callable[[str], bool],
+        refuses_folders: bool,
     ) -> None:
         self._outside = outside
         self._flags = flags
@@ -143,7 +145,7 @@ class HeaderLookups:
         self._searches: list[tuple[list[str], dict[str, int]]] = []
         self.beside: dict[str, set[str]] = {}
         self.precompiled: set[str] = set()
-        self.refuses_folders = True
+        self._refuses_folders = refuses_folders
 
     def add_folders_of_programs(self, listed: str, search_path: Iterable[str]) -> None:
         """Add the folders in which a driver looks for programs first: those in -B flags and in ``COMPILER_PATH``.
@@ -264,7 +266,7 @@ class HeaderLookups:
         if path.endswith(_COMPILED) and not self._outside.covers(path):
             if not os.path.isdir(path):
                 self.precompiled.add(path)
-            elif self.refuses_folders:
+            elif self._refuses_folders:
                 msg = (
                     f"building an op failed: GCC may take any of the precompiled headers in {path}, and does not tell "
                     f"which. Fix: replace the folder by one file of this name."

@@ -15,7 +15,7 @@ from .headers import lies_in
 from .spawn import run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from .headers import Outside
     from .native_facts import NativeFacts
@@ -42,33 +42,46 @@ def linked_files(
     """
     flags = expanded((*recipe.linker[1:], *recipe.link_flags, *recipe.link_paths))
     listed = _listed(folder / LINK_LIST)
-    found = {path for path in listed if not outside.covers(path) and not lies_in(path, SYSTEM_LIBRARIES)}
-    used = {os.path.realpath(path) for path in listed}
-    earlier: dict[str, set[str]] = {}
-    places = _library_path(recipe, folder, environment, flags)
+    read = {path for path in listed if not outside.covers(path) and not lies_in(path, SYSTEM_LIBRARIES)}
     scripts = _unresolved(folder / LINK_LIST)
-    while more := [place for place in _named_by_scripts(found | _first_of(scripts, places)) if place not in places]:
+    places = _library_path(recipe, folder, environment, flags)
+    while more := [place for place in _named_by_scripts(read | _first_of(scripts, places)) if place not in places]:
         places += more
-    found |= _first_of(scripts, places)
-    names = [
-        *_libraries(flags),
-        *(f":{os.path.basename(path)}" for path in found if _LIBRARY.fullmatch(os.path.basename(path))),
-        *(f":{path.removeprefix(place)[1:]}" for path in found for place in places if path.startswith(f"{place}/")),
-    ]
-    for name, place in itertools.product(dict.fromkeys(names), places):
-        for choice in _choices(name):
-            path = f"{place}/{choice}"
-            if not os.path.isfile(path):
-                earlier.setdefault(place, set()).add(choice)
-            elif os.path.realpath(path) in used or not used:
-                found.add(path)
+    read |= _first_of(scripts, places)
+    libraries, earlier = _looked_up(_names(flags, read, places), places, {os.path.realpath(path) for path in listed})
     for name in scripts:
         for place in itertools.takewhile(lambda each: not os.path.isfile(f"{each}/{name}"), places):  # noqa: B023
             earlier.setdefault(place, set()).add(name)
-    found = {path for path in found if not outside.covers(path)}
+    found = {path for path in read | libraries if not outside.covers(path)}
     _refuse_thin_archives(recipe.op, found)
     missing = {place: choices for place, choices in earlier.items() if not outside.has(place)}
     return found | files_named_by((*recipe.linker[1:], *recipe.link_flags)), missing
+
+
+def _names(flags: Sequence[str], read: set[str], places: Sequence[str]) -> list[str]:
+    """Return the names by which the linker may have looked for libraries: those of flags, and those of what it read."""
+    names = [
+        *_libraries(flags),
+        *(f":{os.path.basename(path)}" for path in read if _LIBRARY.fullmatch(os.path.basename(path))),
+        *(f":{path.removeprefix(place)[1:]}" for path in read for place in places if path.startswith(f"{place}/")),
+    ]
+    return list(dict.fromkeys(names))
+
+
+def _looked_up(
+    names: Sequence[str], places: Sequence[str], used: Collection[str]
+) -> tuple[set[str], dict[str, set[str]]]:
+    """Return the used libraries of some names, by the paths at which they are found, and by folder what is not there."""
+    found: set[str] = set()
+    absent: dict[str, set[str]] = {}
+    for name, place in itertools.product(names, places):
+        for choice in _choices(name):
+            path = f"{place}/{choice}"
+            if not os.path.isfile(path):
+                absent.setdefault(place, set()).add(choice)
+            elif os.path.realpath(path) in used or not used:
+                found.add(path)
+    return found, absent
 
 
 def _first_of(names: Sequence[str], places: Sequence[str]) -> set[str]:

@@ -60,8 +60,8 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
     is_bound = any(_is_own(path, recipe) for path in tracked - _absolutely_named(opened))
     told = expanded(word for one in used.values() for word in (*one.command[1:], *one.flags))
     told += expanded((*recipe.linker[1:], *recipe.link_flags))
-    lookups = HeaderLookups(outside, opened, workplace.began_ns, told, lambda path: _is_own(path, recipe))
-    lookups.refuses_folders = any(one.identity.is_gcc() for one in used.values())
+    is_gcc = any(one.identity.is_gcc() for one in used.values())
+    lookups = HeaderLookups(outside, opened, workplace.began_ns, told, lambda path: _is_own(path, recipe), is_gcc)
     lookups.add_folders_of_programs(environment.get("COMPILER_PATH", ""), theirs)
     absent = {place for path in bare for place in path.absent}
     _add_headers(lookups, recipe, used, workplace, absent, theirs if recipe.is_portable else ())

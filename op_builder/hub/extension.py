@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import tempfile
 import threading
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +24,7 @@ from ..kernel_extensions import KernelExtension, require_package
 from .checking import require_unchanged
 
 if TYPE_CHECKING:
+    import types
     from collections.abc import Iterator
 
 __all__ = ["HubExtension"]
@@ -81,6 +92,7 @@ class HubExtension(KernelExtension):
         try:
             with _without_cached_bytecode():
                 module = get_local_kernel(variant, backend=self.backend)
+            _keep_from_cached_bytecode(module)
         except Exception as error:  # the kernel's own code runs, and may raise anything
             msg = f"loading '{self.repo_id}' failed: {type(error).__name__}: {error}. Fix: use another revision, or report it."
             raise OpLoadError(msg) from error
@@ -153,6 +165,22 @@ class HubExtension(KernelExtension):
 def _repository_of(variant: Path) -> Path:
     """Return the repository's folder in the cache: ``<repository>/snapshots/<commit>/build/<variant>``."""
     return variant.parents[3]
+
+
+class _FromSource(SourceFileLoader):
+    """Compiles a module's source whenever it is imported: bytecode next to it has no digest."""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+def _keep_from_cached_bytecode(module: types.ModuleType) -> None:
+    """Let what a package's functions import later come from sources, too."""
+    loaders = (ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES)
+    for root in getattr(module, "__path__", ()):
+        for folder, _, _ in os.walk(root):
+            sys.path_importer_cache[folder] = FileFinder(folder, *loaders, (SourcelessFileLoader, BYTECODE_SUFFIXES))
 
 
 @contextlib.contextmanager

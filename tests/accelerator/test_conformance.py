@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -97,18 +99,8 @@ def test_a_member_whose_check_needs_another_one_is_not_wrong() -> None:
     assert result.why.startswith("not checked, as the check needs Stream: Stream failed")
 
 
-class WithoutStreams(anyaccel.CPU_Accelerator):
-    @property
-    def Stream(self) -> type[torch.Stream]:
-        member = "Stream"
-        raise UnsupportedError(member, "cpu", "streams")
-
-    def supports(self, member: str) -> bool:
-        return member != "Stream" and super().supports(member)
-
-
 def test_a_property_may_be_unsupported() -> None:
-    assert run_check(WithoutStreams(), "Stream").outcome is Outcome.UNSUPPORTED
+    assert run_check(WithoutStreamClass(), "Stream").outcome is Outcome.UNSUPPORTED
 
 
 def test_a_member_that_is_said_to_work_and_raises_is_wrong() -> None:
@@ -118,6 +110,17 @@ def test_a_member_that_is_said_to_work_and_raises_is_wrong() -> None:
 
 
 FALLING = itertools.count(1 << 40, -(64 << 20))
+GROWING = itertools.count(0, 64 << 20)
+
+
+def _in_microseconds(accelerator: anyaccel.DeepSpeedAccelerator, **options: Any) -> Any:
+    class Event(anyaccel.CPU_Accelerator().Event):  # type: ignore[misc]
+        def elapsed_time(self, end: Any) -> float:
+            return float(super().elapsed_time(end) * 1000)
+
+    return Event(**options)
+
+
 LIES = {
     "memory_stats": lambda *_: {"allocated_bytes.all.current": 0, "allocated_bytes.all.peak": 0},
     "device": lambda _, index=None: torch.device("cpu", 5 if index is None else index + 7),
@@ -134,6 +137,12 @@ LIES = {
     "pin_empty_like": lambda self, tensor, dtype=torch.int8, **_: self.pin_empty(tensor.shape, dtype=dtype),
     "pin_memory": lambda self, tensor, *_, **__: tensor.double(),
     "is_pinned": lambda *_: True,
+    "default_stream": lambda self, *_: self.Stream(),
+    "get_device_properties": lambda *_: SimpleNamespace(name="", total_memory=-1),
+    "device_guard": lambda self, index: contextlib.nullcontext(self.set_device(index)),
+    "memory_allocated": lambda *_: next(GROWING),
+    "available_memory": lambda self, *_: self.total_memory(),
+    "Event": _in_microseconds,
 }
 
 
@@ -141,6 +150,17 @@ LIES = {
 def test_a_member_with_a_wrong_answer_is_found(member: str) -> None:
     lying = type("Lying", (anyaccel.CPU_Accelerator,), {member: LIES[member]})
     assert run_check(lying(), member).outcome is Outcome.WRONG
+
+
+class TooModest(anyaccel.CPU_Accelerator):
+    def supports(self, member: str) -> bool:
+        return member != "utilization" and super().supports(member)
+
+
+def test_a_member_that_is_said_not_to_work_and_works_is_wrong() -> None:
+    result = run_check(TooModest(), "utilization")
+    assert result.outcome is Outcome.WRONG
+    assert result.why == "supports('utilization') is False, but it works"
 
 
 def test_checks_find_what_is_wrong_in_deepspeeds_cpu_accelerator(

@@ -194,8 +194,25 @@ def test_the_functions_without_a_handle(module: Any, tmp_path: Path) -> None:
     assert torch.equal(back, data)
     assert module.deepspeed_memcpy(back, 2 * data) == 0
     assert torch.equal(back, 2 * data)
-    with pytest.raises(AsyncIOError, match="got the file has 4000 bytes, 0 of them skipped"):
+    said = "got the file has 4000 bytes, 0 of them skipped at .* Fix: pass a buffer of 4000 bytes, or call pread"
+    with pytest.raises(AsyncIOError, match=said):
         module.aio_read(torch.zeros(999), file, 4096, 8, False, False, False)
+    for dest in (torch.zeros(1000, dtype=torch.int32), torch.zeros(2, 1000)):
+        with pytest.raises(ValueError, match=r"deepspeed_memcpy failed: got src, torch\.float32"):
+            module.deepspeed_memcpy(dest, data)
+
+
+def test_a_whole_file_has_what_writes_in_flight_will_have_written(handle: Any, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    for size in (1 << 26, 1 << 27):  # into a new file, and beyond the end of one
+        data = torch.full((size,), size.bit_length(), dtype=torch.uint8)
+        handle.async_pwrite(data, str(file))
+        with pytest.raises(AsyncIOError, match=f"got the file has {size} bytes"):
+            handle.read(torch.empty(size - 1, dtype=torch.uint8), str(file), False)
+        back = torch.zeros(size, dtype=torch.uint8)
+        assert handle.read(back, str(file), False) == 0
+        assert torch.equal(back, data)
+        handle.wait()
 
 
 # Errors.

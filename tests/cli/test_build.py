@@ -39,8 +39,10 @@ def test_an_op_for_machines_that_are_elsewhere(tmp_path: Path) -> None:
 
 
 def test_an_op_for_this_machine(tmp_path: Path) -> None:
-    _build(tmp_path, "CudaRuntimeBuilder")  # the fastest to build
-    assert list(_built(tmp_path).values()) == ["cuda_runtime"]
+    place = tmp_path / "cache [" / "b]"  # brackets are rich's markup
+    shown = _build(tmp_path, "CudaRuntimeBuilder", ANYACCEL_CACHE_DIR=str(place))  # the fastest to build
+    assert f"(cache:{place})".replace(" ", "") in "".join(shown.split())
+    assert [entry.op for entry in Cache(place).entries()] == ["cuda_runtime"]
 
 
 @NEEDS_NVRTC

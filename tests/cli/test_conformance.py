@@ -170,10 +170,10 @@ OF_A_VENDOR = {
     "a driver's library that is missing": ("import ctypes; ctypes.CDLL('libof_no_vendor.so')", "OSError: libof_no_vendor.so"),
     "no Python": ("class", "SyntaxError: invalid syntax"),
     "a class that cannot be made": ("class A:\n  def __init__(self): {}['driver']", "KeyError: 'driver'"),
-    "a class without the contract": ("class A: pass", "asking whether its device is available raised AttributeError"),
+    "a class without the contract": ("class A: pass", "whether it is available raised AttributeError"),
     "a driver that fails": (
         "import anyaccel\nclass A(anyaccel.CPU_Accelerator):\n  def is_available(self): raise OSError('no driver')",
-        "asking whether its device is available raised OSError: no driver",
+        "whether it is available raised OSError: no driver",
     ),
     "a crash": (
         "import os\nclass A:\n  def __init__(self): os.abort()", "the process was killed by SIGABRT before a test began",

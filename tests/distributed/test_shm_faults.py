@@ -546,7 +546,7 @@ def test_without_more_threads_a_callback_that_asks_holds_up_no_other_group(scrip
 def test_without_more_threads_a_callback_on_the_thread_of_all_groups_waits_for_its_own_operation(
     scripts: Scripts,
 ) -> None:
-    """It runs there as another callback, which only sleeps, is overtaken."""
+    """It runs there, as another callback, which only sleeps on the only thread for callbacks, is overtaken."""
     scripts.start(
         f"""
         import resource
@@ -554,15 +554,15 @@ def test_without_more_threads_a_callback_on_the_thread_of_all_groups_waits_for_i
         def all_reduce(): return dist.all_reduce(torch.ones(3), async_op=True)
         if rank == 0: time.sleep(0.3)
         all_reduce().get_future().then(lambda future: None).wait()
-        time.sleep(3)  # the thread for callbacks ends, and that of all groups stays
         dist.barrier()
         {LIMITED}
         if rank == 0: time.sleep(0.5)
         works = all_reduce(), all_reduce()
         main = threading.get_native_id()
+        futures = [work.get_future() for work in works]  # while the thread for callbacks is idle
         own = lambda future: (all_reduce().get_future().wait()[0].tolist(), threading.get_native_id() == main)
-        sleeping = works[0].get_future().then(lambda future: time.sleep(1))
-        asking = works[1].get_future().then(own)
+        sleeping = futures[0].then(lambda future: time.sleep(1))
+        asking = futures[1].then(own)
         works[1].wait()
         sleeping.wait()
         say(*asking.wait())
@@ -572,6 +572,33 @@ def test_without_more_threads_a_callback_on_the_thread_of_all_groups_waits_for_i
     first, second = scripts.outputs()
     assert first.startswith("[2.0, 2.0, 2.0]")
     assert second.strip() == "[2.0, 2.0, 2.0] False"
+
+
+@NEEDS_LIMIT_OF_THREADS
+@pytest.mark.parametrize("known", [False, True], ids=["not known yet", "known"])
+def test_without_a_thread_for_callbacks_one_may_wait_for_a_later_future(scripts: Scripts, known: bool) -> None:
+    """The thread of all groups is there: it would run the callback, and could not move what that waits for."""
+    scripts.start(
+        f"""
+        import resource
+        start()
+        def all_reduce(late):
+            if rank == 0: time.sleep(late)
+            return dist.all_reduce(torch.ones(3), async_op=True)
+        all_reduce(0.3).wait()  # starts that thread
+        {LIMITED}
+        if {known}: all_reduce(0.3).get_future().then(lambda future: None).wait()
+        first, later = all_reduce(0.3), all_reduce(0.3)
+        awaited = later.get_future()
+        say(first.get_future().then(lambda future: awaited.wait()[0].tolist()).wait())
+        first, later = all_reduce(0.3), all_reduce(0.3)
+        future = first.get_future()
+        awaited = later.get_future()
+        say(future.then(lambda future: awaited.wait()[0].tolist()).wait())
+        """,
+        2,
+    )
+    assert [output.splitlines() for output in scripts.outputs()] == [["[2.0, 2.0, 2.0]"] * 2] * 2
 
 
 @NEEDS_LIMIT_OF_THREADS

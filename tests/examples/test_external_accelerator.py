@@ -61,6 +61,33 @@ print(json.dumps([member for outcome, member, _ in found if outcome == "unsuppor
 """
 
 
+LIES = """
+import contextlib, torch, anyaccel
+from anyaccel.testing import Outcome
+from anyaccel.testing.outcome import run_check
+Toy = type(anyaccel.get_accelerator())
+
+def first(name):  # whatever the index, it answers for the first device
+    return lambda self, *arguments: getattr(Toy, name)(self, 0)
+
+LIES = {
+    "device_name": lambda self, index=None: Toy.device_name(self, None if index is None else 0),
+    "device": first("device"),
+    "current_device_name": lambda self: "toy:0",
+    "manual_seed_all": lambda self, seed: self.manual_seed(seed),
+    "get_rng_state": first("get_rng_state"),
+    "set_rng_state": lambda self, state, index=None: Toy.set_rng_state(self, state, 0),
+    "set_rng_state_all": lambda self, states: self.set_rng_state(states[0], 0),
+    "default_generator": first("default_generator"),
+    "memory_allocated": first("memory_allocated"),
+}
+for member, lie in LIES.items():
+    for lies in (False, True):
+        checked = type("Checked", (Toy,), {member: lie} if lies else {})()
+        print(member, lies, run_check(checked, member).outcome is Outcome.WRONG)
+"""
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a process with the example installed; built from a copy, which keeps the build's leftovers."""
@@ -98,6 +125,14 @@ def test_the_environment_overrides_it(
     code = "import anyaccel; print(anyaccel.get_accelerator().device_name())"
     assert run_with_torch(code, **installed, DS_ACCELERATOR="cpu").stdout == "cpu\n"
     assert run_with_torch(code, **installed, DS_ACCELERATOR="toy").stdout == "toy\n"
+
+
+def test_a_member_that_answers_for_the_first_device_only_is_found(
+    installed: dict[str, str], run_with_torch: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    found = [line.split() for line in run_with_torch(LIES, **installed).stdout.splitlines()]
+    assert len(found) == 18
+    assert [line for line in found if line[1] != line[2]] == []
 
 
 def test_it_keeps_the_contract(

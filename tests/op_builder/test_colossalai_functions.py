@@ -153,6 +153,36 @@ def test_multi_tensor_lamb_is_apexs(mode: int, decay: float, use_nvlamb: bool, g
             torch.testing.assert_close(tensor.double(), reference, rtol=close, atol=close)
 
 
+@pytest.mark.parametrize(
+    ("place", "wrong", "said"),
+    [
+        (0, torch.tensor([5.0]), r"got grads\[0\] of shape \(1\)?,?\) on cpu; expected \(4,\) on cpu"),
+        (2, torch.zeros(1), r"got exp_avgs\[0\] of shape"),
+        (3, torch.zeros(1), r"got exp_avg_sqs\[0\] of shape"),
+        (2, torch.zeros(1).expand(4), "whose elements share memory"),
+        (0, torch.ones(4, device="meta"), "on meta; expected"),
+        (None, None, "got step 0; expected 1 or more"),
+    ],
+)
+def test_what_multi_tensor_lamb_cannot_take_is_refused_before_anything_is_written(
+    place: int | None, wrong: Any, said: str
+) -> None:
+    tensors = [torch.ones(4), torch.ones(4), torch.zeros(4), torch.zeros(4)]
+    given = [tensor.clone() for tensor in tensors]
+    lists = [[wrong if index == place else tensor] for index, tensor in enumerate(given)]
+    with pytest.raises(RuntimeError, match=said):
+        _load("FusedOptimizer").multi_tensor_lamb(
+            1, FLAG, lists, 0.1, 0.9, 0.99, 1e-6, 0 if place is None else 1, 1, 0.01, 1, 1, torch.ones(1), 1.0
+        )
+    assert all(map(torch.equal, given, tensors))
+
+
+def test_multi_tensor_lamb_takes_no_parameters() -> None:
+    _load("FusedOptimizer").multi_tensor_lamb(
+        1, FLAG, [[], [], [], []], 0.1, 0.9, 0.99, 1e-6, 1, 1, 0.01, 1, 1, torch.ones(1), 1.0
+    )
+
+
 def test_multi_tensor_sgd_multiplies_by_a_scale_of_any_sign() -> None:
     param = torch.ones(3)
     lists = [[torch.ones(3)], [param], [torch.zeros(3)]]
@@ -319,6 +349,17 @@ def test_experts_with_places(choices: int) -> None:
         ValueError, match=r"got batch_tokens, .* torch._mkldnn; expected float32"
     ):  # torch.cat aborts on it
         moe.dispatch_forward(s, e * c, h, tokens.to_mkldnn(), mask, dest)
+
+
+@pytest.mark.parametrize("place", [-1, 4])
+def test_a_place_that_no_expert_has_is_refused(place: int) -> None:
+    moe, mask = _load("Moe"), torch.ones(1, 2, dtype=torch.int32)
+    dest = torch.tensor([[0, place]], dtype=torch.int32)
+    said = "got a place in dest_idx below 0 or above 3"
+    with pytest.raises(ValueError, match=f"dispatch_forward failed: {said}"):
+        moe.dispatch_forward(2, 4, 3, torch.ones(2, 3), mask, dest)
+    with pytest.raises(ValueError, match=f"combine_forward failed: {said}"):
+        moe.combine_forward(2, 2, 2, 3, torch.ones(4, 3), torch.ones(2, 2), mask, dest)
 
 
 def test_running_sums_less_one() -> None:

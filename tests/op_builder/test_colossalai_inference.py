@@ -94,6 +94,26 @@ def test_a_block_of_a_negative_number_is_not_written() -> None:
     assert paged.keys.sum() == paged.values.sum() == 16  # of the third sequence only
 
 
+def test_tokens_before_the_first_sequence_are_not_written() -> None:
+    paged = Paged(is_split=False)
+    tokens, starts = torch.ones(6, 2, 8), torch.tensor([2, 4, 5, 6], dtype=torch.int32)
+    _load("InferenceOps").context_kv_cache_memcpy(
+        tokens, tokens, paged.keys, paged.values, torch.tensor([2, 1, 1], dtype=torch.int32), starts, paged.tables, 2
+    )
+    assert paged.keys.sum() == paged.values.sum() == 4 * 16
+
+
+def test_attention_asks_for_a_block_of_each_entry() -> None:
+    paged = Paged(is_split=False)
+    lengths = torch.tensor([5, 5, 8], dtype=torch.int32)  # the second has one block of four entries
+    out = torch.empty(3, 4, 8)
+    empty = torch.empty(0)
+    with pytest.raises(ValueError, match="got a negative block in block_tables before the end of its sequence"):
+        _load("InferenceOps").flash_decoding_attention(
+            out, out.clone(), paged.keys, paged.values, lengths, paged.tables, 4, 8, empty, empty, empty, None, 1.0
+        )
+
+
 def test_what_does_not_fit_the_caches_is_refused_before_it_is_written() -> None:
     ops, paged = _load("InferenceOps"), Paged(is_split=True)
     token, lengths, tables = torch.ones(3, 2, 8), paged.lengths, paged.tables

@@ -10,9 +10,12 @@ import contextlib
 import json
 import multiprocessing
 import os
+import py_compile
 import resource
 import shutil
+import sys
 import tempfile
+from importlib.util import cache_from_source, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -458,6 +461,41 @@ def test_a_changed_file_is_refused(kernels: Path, tmp_path: Path, how: str) -> N
     with pytest.raises(DigestError, match=r"No code of it was run. Fix: download it again") as error:
         require_unchanged(folder, "download it again")
     assert said in str(error.value)
+
+
+def test_what_a_kernel_imports_later_comes_from_its_sources_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytecode has no digest. Python would prefer it to the source that was checked."""
+    variant = tmp_path / "variant"
+    (variant / "inner").mkdir(parents=True)
+    (variant / "__init__.py").write_text("def late():\n    from .inner import part\n    return part.CODE\n")
+    (variant / "inner" / "__init__.py").touch()
+    source, other = variant / "inner" / "part.py", tmp_path / "other.py"
+    source.write_text("CODE = 'checked'\n")
+    other.write_text("CODE = 'changed'\n")
+    files = digests_of(variant)
+    (variant / "metadata.json").write_text(json.dumps({"digest": {"algorithm": "sha256", "files": files}}))
+    os.utime(other, ns=(source.stat().st_atime_ns, source.stat().st_mtime_ns))
+    py_compile.compile(str(other), cache_from_source(str(source)))
+
+    def get_local_kernel(path: Path, backend: str | None = None) -> Any:
+        spec = spec_from_file_location("later_kernel", path / "__init__.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "later_kernel", module)
+        spec.loader.exec_module(module)
+        return module
+
+    class Late(HubExtension):
+        repo_id = "someone/late"
+
+        def _find(self) -> Path:
+            return variant
+
+    monkeypatch.setitem(sys.modules, "kernels", SimpleNamespace(get_local_kernel=get_local_kernel))
+    assert Late().load().late() == "checked"
 
 
 def test_a_changed_file_with_changed_metadata_is_refused_by_the_pinned_digest(kernels: Path, tmp_path: Path) -> None:

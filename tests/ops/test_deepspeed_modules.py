@@ -154,6 +154,15 @@ def test_fused_lamb_refuses_a_copy_of_another_shape_before_the_writing(shape: tu
     assert not first.any()
 
 
+def test_fused_lamb_divides_by_no_zero() -> None:
+    param, *states, grad = torch.ones(4), torch.zeros(4), torch.zeros(4), torch.ones(4)
+    with pytest.raises(ValueError, match="lamb failed: got grad_scale=0"):
+        _load("FusedLambBuilder").lamb(
+            param, torch.empty(0), *states, grad, 0.1, 0.9, 0.999, 10.0, 0.01, 1e-8, 0.0, 1, 0, True, 0.0
+        )
+    assert param.tolist() == [1.0] * 4
+
+
 def test_fused_lamb_copies_into_a_models_own_parameter() -> None:
     """As deepspeed's optimizer without ZeRO does, whose parameters require gradients."""
     grad, param, exp_avg, exp_avg_sq = _tensors(4)
@@ -263,6 +272,12 @@ def test_inference_activations(biased: bool) -> None:
     for call in (core.bias_activation, lambda t, b, act: core.gated_activation(out, t, b, act)):
         with pytest.raises(NotImplementedError, match="got activation 9; expected one of"):
             call(x, bias, 9)
+    for wrong in (torch.ones(3, 1), torch.ones(1), torch.ones(8, dtype=torch.float64)):
+        for call in (core.bias_activation, lambda t, b, act: core.gated_activation(out, t, b, act + 3)):
+            with pytest.raises(
+                ValueError, match=r"_activation failed: got bias, .*; expected torch.float32 of shape \(8,\)"
+            ):
+                call(x, wrong, 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -108,6 +108,8 @@ def test_masks_are_gathered() -> None:
     [
         (lambda m: m.token_sort_(torch.zeros(1, 1, 3), 9), "token_sort_ failed: got token numbers of shape"),
         (lambda m: m.token_sort_(torch.zeros(1, 1, 3, dtype=torch.int32), 2), "got 3 kept tokens of 2"),
+        (lambda m: m.token_sort_(torch.tensor([[[1, -1]]]), 6), "got token numbers below 0 or above 5"),
+        (lambda m: m.token_sort_(torch.tensor([[[1, 6]]]), 6), "got token numbers below 0 or above 5"),
         (lambda m: m.token_gather(torch.ones(2, 3), torch.zeros(2, 1).int(), True), "expected three dimensions"),
         (lambda m: m.token_gather(torch.ones(2, 3, 4), torch.zeros(3, 1).int(), True), "for a batch of 3; expected 2"),
         (lambda m: m.token_gather(torch.ones(2, 3, 4), torch.zeros(2, 1).int(), False), "for a batch of 2; expected 3"),

@@ -48,3 +48,8 @@ def test_what_lies_outside_is_refused(ragged: Any, shape: tuple[int], strides: t
 def test_a_buffer_whose_bytes_lie_apart_is_refused(ragged: Any) -> None:
     with pytest.raises(ValueError, match=r"expected .* contiguous bytes or more"):
         ragged.allocate_view_on(torch.empty(2), torch.zeros(8)[::2], 0)
+
+
+def test_a_buffer_between_elements_is_refused(ragged: Any) -> None:
+    with pytest.raises(ValueError, match="an offset in whole elements, also of the buffer in its storage"):
+        ragged.allocate_view_on(torch.empty(2), torch.empty(17, dtype=torch.uint8)[1:], 0)

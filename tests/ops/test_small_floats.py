@@ -120,6 +120,18 @@ def test_numbers_come_back_within_half_a_step(floats: Any, form: tuple[int, int]
 
 
 @pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_a_group_that_is_not_finite_comes_back_as_nan_and_no_other_does(
+    floats: Any, form: tuple[int, int], value: float
+) -> None:
+    x = torch.ones(2, GROUP)
+    x[1, 3] = value
+    back = _restored(floats, _quantized(floats, x, form), x, form)
+    assert torch.equal(back[0], x[0])
+    assert bool(back[1].isnan().all())
+
+
+@pytest.mark.parametrize("form", FORMATS)
 def test_zeros_come_back_as_zeros(floats: Any, form: tuple[int, int]) -> None:
     x = torch.randn(3, GROUP)
     x[0, 3] = x[1, ::2] = x[2] = 0.0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .expect import expect, expect_type
+from .expect import expect, expect_type, last_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,17 +18,21 @@ __all__ = ["CHECKS"]
 
 def _device_name(accelerator: DeepSpeedAccelerator) -> None:
     expect_type(accelerator.device_name(), str, "device_name()")
-    named = torch.device(accelerator.device_name(0))
-    expect(named.type == accelerator.device_name(), f"device_name(0) is {named}, of another type than device_name()")
-    tensor = torch.ones(2, device=accelerator.device_name(0))
-    expect(tensor.device.type == named.type, f"a tensor made on device_name(0) is on {tensor.device}")
+    for index in sorted({0, last_index(accelerator)}):
+        named = torch.device(accelerator.device_name(index))
+        expect(named.type == accelerator.device_name(), f"device_name({index}) is {named}, unlike device_name()")
+        tensor = torch.ones(2, device=accelerator.device_name(index))
+        expect(tensor.device.type == named.type, f"a tensor made on device_name({index}) is on {tensor.device}")
+        expect(tensor.device.index in (None, index), f"a tensor made on device_name({index}) is on {tensor.device}")
 
 
 def _device(accelerator: DeepSpeedAccelerator) -> None:
-    for device in (accelerator.device(), accelerator.device(0)):
+    last = last_index(accelerator)
+    for device in (accelerator.device(), accelerator.device(0), accelerator.device(last)):
         expect_type(device, torch.device, "device()")
         expect(device.type == accelerator.device_name(), f"device() is {device}, unlike device_name()")
-    for device, index in ((accelerator.device(), accelerator.current_device()), (accelerator.device(0), 0)):
+    current = accelerator.device(), accelerator.current_device()
+    for device, index in (current, (accelerator.device(0), 0), (accelerator.device(last), last)):
         expect(device.index in (None, index), f"device() is {device}; expected index {index}")
 
 
@@ -46,10 +50,12 @@ def _current_device(accelerator: DeepSpeedAccelerator) -> None:
 
 
 def _current_device_name(accelerator: DeepSpeedAccelerator) -> None:
-    name = accelerator.current_device_name()
-    expect_type(name, str, "current_device_name()")
-    index = torch.device(name).index
-    expect(index in (None, accelerator.current_device()), f"current_device_name() is {name!r}, not the current index")
+    for current in sorted({accelerator.current_device(), last_index(accelerator)}):
+        with accelerator.device_guard(current):
+            name = accelerator.current_device_name()
+        expect_type(name, str, "current_device_name()")
+        index = torch.device(name).index
+        expect(index in (None, current), f"current_device_name() is {name!r}, not the current index {current}")
 
 
 def _device_count(accelerator: DeepSpeedAccelerator) -> None:
@@ -66,6 +72,13 @@ def _device_guard(accelerator: DeepSpeedAccelerator) -> None:
             raise KeyError(last)
     except KeyError:
         expect(accelerator.current_device() == previous, "device_guard does not restore after an exception")
+    for nothing in (None, -1):
+        with accelerator.device_guard(nothing):
+            expect(accelerator.current_device() == previous, f"device_guard({nothing}) changes the current device")
+    device = accelerator.device(last)
+    if device.index is not None:
+        with accelerator.device_guard(device):
+            expect(accelerator.current_device() == last, f"device_guard({device}) does not make {last} current")
 
 
 def _synchronize(accelerator: DeepSpeedAccelerator) -> None:
@@ -93,7 +106,9 @@ def _on_accelerator(accelerator: DeepSpeedAccelerator) -> None:
 def _get_device_properties(accelerator: DeepSpeedAccelerator) -> None:
     properties = accelerator.get_device_properties(0)
     expect_type(properties.name, str, "get_device_properties(0).name")
+    expect(bool(properties.name), "get_device_properties(0).name is empty")
     expect_type(properties.total_memory, int, "get_device_properties(0).total_memory")
+    expect(properties.total_memory > 0, f"get_device_properties(0).total_memory is {properties.total_memory}")
 
 
 def _get_device_capability(accelerator: DeepSpeedAccelerator) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["ContractViolation", "expect", "expect_type"]
+if TYPE_CHECKING:
+    from ...accelerator import DeepSpeedAccelerator
+
+__all__ = ["ContractViolation", "expect", "expect_type", "last_index"]
 
 
 class ContractViolation(AssertionError):  # noqa: N818  # pytest shows the name; it is a failed assertion
@@ -22,3 +25,8 @@ def expect_type(value: Any, wanted: type | tuple[type, ...], what: str) -> None:
     is_wanted = isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
     names = wanted.__name__ if isinstance(wanted, type) else " or ".join(kind.__name__ for kind in wanted)
     expect(is_wanted, f"{what} is {value!r}, of type {type(value).__name__}; expected {names}")
+
+
+def last_index(accelerator: DeepSpeedAccelerator) -> int:
+    """Return the last device's index, where a member that answers for device 0 is found; a CPU's ranks share one device."""
+    return accelerator.device_count() - 1 if accelerator.device_name() != "cpu" else accelerator.current_device()

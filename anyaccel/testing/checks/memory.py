@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .expect import expect, expect_type
+from .expect import expect, expect_type, last_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,18 +21,29 @@ _ROUGH_BYTES = 4 << 20  # Linux adds up a process's pages from counters of each 
 
 
 def _answers_bytes(member: str, accelerator: DeepSpeedAccelerator) -> None:
-    for arguments in ((), (accelerator.current_device(),)):
+    for arguments in ((), (accelerator.current_device(),), (last_index(accelerator),)):
         answer = getattr(accelerator, member)(*arguments)
         expect_type(answer, int, f"{member}{arguments}")
         expect(answer >= 0, f"{member}{arguments} is {answer}")
 
 
-def _allocate(accelerator: DeepSpeedAccelerator) -> torch.Tensor:
-    return torch.ones(_PROBE_BYTES // 4, device=accelerator.current_device_name())
+def _allocate(accelerator: DeepSpeedAccelerator, index: int | None = None) -> torch.Tensor:
+    name = accelerator.current_device_name() if index is None else accelerator.device_name(index)
+    return torch.ones(_PROBE_BYTES // 4, device=name)
 
 
 def _memory_allocated(accelerator: DeepSpeedAccelerator) -> None:
     _answers_bytes("memory_allocated", accelerator)
+    for index in sorted({accelerator.current_device(), last_index(accelerator)}):
+        before = accelerator.memory_allocated(index)
+        held = _allocate(accelerator, index)
+        grown = accelerator.memory_allocated(index) - before
+        expect(
+            grown >= held.nbytes // 2, f"a tensor of {held.nbytes} bytes raises memory_allocated({index}) by {grown}"
+        )
+        del held
+        kept = accelerator.memory_allocated(index) - before
+        expect(kept < grown // 2, f"memory_allocated({index}) is {kept} bytes higher after a tensor that is gone")
     before = accelerator.memory_allocated()
     held = _allocate(accelerator)
     grown = accelerator.memory_allocated() - before
@@ -82,7 +93,7 @@ def _total_memory(accelerator: DeepSpeedAccelerator) -> None:
     _answers_bytes("total_memory", accelerator)
     held = _allocate(accelerator)
     total, free = accelerator.total_memory(), accelerator.available_memory()
-    expect(0 < free <= total, f"available_memory() is {free} of total_memory() {total}")
+    expect(0 < free < total, f"available_memory() is {free} of total_memory() {total} while a tensor lives")
     expect(total > held.nbytes, f"total_memory() is {total} while a tensor of {held.nbytes} bytes lives")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .expect import expect, expect_type
+from .expect import expect, expect_type, last_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["CHECKS"]
 
 
-def _drawn(accelerator: DeepSpeedAccelerator) -> list[float]:
-    drawn: list[float] = torch.rand(4, device=accelerator.current_device_name()).cpu().tolist()
+def _drawn(accelerator: DeepSpeedAccelerator, index: int | None = None) -> list[float]:
+    """Draw numbers on a device; by default on the current one."""
+    name = accelerator.current_device_name() if index is None else accelerator.device_name(index)
+    drawn: list[float] = torch.rand(4, device=name).cpu().tolist()
     return drawn
 
 
@@ -26,21 +28,22 @@ def _random(accelerator: DeepSpeedAccelerator) -> None:
     expect(callable(getattr(accelerator.random(), "manual_seed", None)), "random() is no module with manual_seed")
 
 
-def _seeding_repeats(accelerator: DeepSpeedAccelerator, seed: Callable[[int], object]) -> None:
+def _seeding_repeats(accelerator: DeepSpeedAccelerator, seed: Callable[[int], object], index: int) -> None:
     seed(1234)
-    first = _drawn(accelerator)
-    second = _drawn(accelerator)
+    first = _drawn(accelerator, index)
+    second = _drawn(accelerator, index)
     seed(1234)
-    expect(_drawn(accelerator) == first, "the same seed gives other numbers")
-    expect(first != second, "two draws after one seed give the same numbers")
+    expect(_drawn(accelerator, index) == first, f"the same seed gives other numbers on device {index}")
+    expect(first != second, f"two draws after one seed give the same numbers on device {index}")
 
 
 def _manual_seed(accelerator: DeepSpeedAccelerator) -> None:
-    _seeding_repeats(accelerator, accelerator.manual_seed)
+    _seeding_repeats(accelerator, accelerator.manual_seed, accelerator.current_device())
 
 
 def _manual_seed_all(accelerator: DeepSpeedAccelerator) -> None:
-    _seeding_repeats(accelerator, accelerator.manual_seed_all)
+    for index in sorted({accelerator.current_device(), last_index(accelerator)}):
+        _seeding_repeats(accelerator, accelerator.manual_seed_all, index)
 
 
 def _initial_seed(accelerator: DeepSpeedAccelerator) -> None:
@@ -51,23 +54,27 @@ def _initial_seed(accelerator: DeepSpeedAccelerator) -> None:
 
 
 def _rng_state(accelerator: DeepSpeedAccelerator) -> None:
-    index = accelerator.current_device()
-    for arguments in ((), (index,)):
+    for arguments in ((), (accelerator.current_device(),), (last_index(accelerator),)):
         state = accelerator.get_rng_state(*arguments)
         expect_type(state, torch.Tensor, "get_rng_state()")
         expect(state.dtype == torch.uint8 and state.device.type == "cpu", "get_rng_state() is no uint8 CPU tensor")
-        first = _drawn(accelerator)
+        first = _drawn(accelerator, *arguments)
         accelerator.set_rng_state(state, *arguments)
-        expect(_drawn(accelerator) == first, f"set_rng_state(state, *{arguments}) does not bring the numbers back")
+        expect(
+            _drawn(accelerator, *arguments) == first,
+            f"set_rng_state(state, *{arguments}) does not bring the numbers back",
+        )
 
 
 def _rng_state_all(accelerator: DeepSpeedAccelerator) -> None:
     states = accelerator.get_rng_state_all()
     expected = accelerator.device_count() if accelerator.device_name() != "cpu" else 1  # a CPU has one generator
     expect(len(states) == expected, f"get_rng_state_all() has {len(states)} states; expected {expected}")
-    first = _drawn(accelerator)
+    drawn_on = sorted({accelerator.current_device(), last_index(accelerator)})
+    first = [_drawn(accelerator, index) for index in drawn_on]
     accelerator.set_rng_state_all(states)
-    expect(_drawn(accelerator) == first, "set_rng_state_all(get_rng_state_all()) does not bring the numbers back")
+    found = [_drawn(accelerator, index) for index in drawn_on]
+    expect(found == first, f"set_rng_state_all(get_rng_state_all()) does not bring the numbers of {drawn_on} back")
 
 
 def _random_seed(member: str, accelerator: DeepSpeedAccelerator) -> None:
@@ -79,10 +86,14 @@ def _random_seed(member: str, accelerator: DeepSpeedAccelerator) -> None:
 
 
 def _default_generator(accelerator: DeepSpeedAccelerator) -> None:
-    generator = accelerator.default_generator(accelerator.current_device())
-    expect_type(generator, torch.Generator, "default_generator(i)")
-    accelerator.manual_seed(2468)
-    expect(generator.initial_seed() == 2468, "default_generator(i) is not the one that manual_seed seeds")
+    for seed, index in enumerate(sorted({accelerator.current_device(), last_index(accelerator)}), 2468):
+        generator = accelerator.default_generator(index)
+        expect_type(generator, torch.Generator, "default_generator(i)")
+        with accelerator.device_guard(index):
+            accelerator.manual_seed(seed)
+        expect(
+            generator.initial_seed() == seed, f"default_generator({index}) is not the one that manual_seed seeds there"
+        )
 
 
 CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
