@@ -57,9 +57,9 @@ def processor() -> Processor:
     return Processor(_model_name(), total_memory_bytes(), cores)
 
 
-def _model_name(root: Path = _FILESYSTEM) -> str:
+def _model_name() -> str:
     try:
-        with (root / "proc/cpuinfo").open(encoding="utf-8") as lines:
+        with (_FILESYSTEM / "proc/cpuinfo").open(encoding="utf-8") as lines:
             return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()

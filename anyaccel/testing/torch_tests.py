@@ -31,6 +31,9 @@ _START_SECONDS = (
 
 _WORKER = ("-W", "ignore", "-X", "faulthandler", "-m", "anyaccel.testing.torch_worker")
 
+_SHOWN_LINES = 3
+"""Of what a process printed last."""
+
 
 class TorchTestsError(AnyaccelError, RuntimeError):
     """Torch's tests could not be started on a device."""
@@ -238,11 +241,11 @@ def _ended(status: int) -> str:
     return f"the process was killed by {signal.Signals(-status).name}"
 
 
-def _tail(output: IO[bytes], lines: int = 3) -> str:
+def _tail(output: IO[bytes]) -> str:
     """Return what a process printed last, and the calls that Python's fault handler names, the innermost first."""
     output.seek(0)
     said, is_fault, fault = output.read().decode(errors="replace").partition("Fatal Python error: ")
-    printed = said.strip().splitlines()[-lines:]
+    printed = said.strip().splitlines()[-_SHOWN_LINES:]
     _, _, calls = fault.partition("Current thread ")
-    printed += itertools.takewhile(bool, calls.splitlines()[1 : 1 + lines]) if is_fault else []
+    printed += itertools.takewhile(bool, calls.splitlines()[1 : 1 + _SHOWN_LINES]) if is_fault else []
     return " / ".join(line.strip() for line in printed) or "it printed nothing"

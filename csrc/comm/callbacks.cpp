@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kCallbackPatience{50};  // before others overtake a callback that does nothing
 constexpr std::chrono::seconds kLeftOverPatience{1};        // of who could go on, while others run callbacks
-constexpr std::chrono::seconds kLinger{2};                  // before a thread with nothing to do ends
+constexpr std::chrono::seconds kLinger{2};                  // before a further thread with nothing to do ends
 
 thread_local Callbacks::RunningPtr running_on_this_thread;
 
@@ -50,10 +50,17 @@ void Callbacks::add(const void* group, const RunningPtr& issuer, std::function<v
   changed_.notify_one();
 }
 
-bool Callbacks::has_thread() {
+void Callbacks::require_thread() {
+  if (is_started_.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex_);
-  require_spare_thread();
-  return spare_ > 0;
+  if (!is_started_) start();
+}
+
+void Callbacks::start() {
+  start_thread([this] { run(); });
+  ++spare_;
+  is_started_.store(true, std::memory_order_release);
+  lacks_thread_.store(false, std::memory_order_release);
 }
 
 bool Callbacks::run_left_over() {
@@ -97,9 +104,7 @@ void Callbacks::finish(milliseconds patience) {
 void Callbacks::require_spare_thread() {
   if (spare_ > 0) return;
   try {
-    start_thread([this] { run(); });
-    ++spare_;
-    lacks_thread_.store(false, std::memory_order_release);
+    start();
   } catch (const CommError&) {  // run_left_over(), or the thread that is busy now, runs what waits
     lacks_thread_.store(true, std::memory_order_release);
     Progress::instance().nudge();
@@ -132,7 +137,9 @@ void Callbacks::run() {
       run_next(ready, lock);
     } else if (anyone_waits()) {
       if (changed_.wait_for(lock, kCallbackPatience) == std::cv_status::timeout) look_for_stuck();
-    } else if (changed_.wait_for(lock, kLinger) == std::cv_status::timeout && !anyone_waits()) {
+    } else if (spare_ == 1) {  // the last one stays
+      changed_.wait(lock);
+    } else if (changed_.wait_for(lock, kLinger) == std::cv_status::timeout && !anyone_waits() && spare_ > 1) {
       break;
     }
   }

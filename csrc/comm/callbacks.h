@@ -44,8 +44,8 @@ class Callbacks {
   // Whoever adds one calls run_left_over() afterwards, when the operation counts as finished and no lock is held.
   void add(const void* group, const RunningPtr& issuer, std::function<void()> callback);
 
-  // Returns whether a thread is idle, or can be started, that would run a callback.
-  bool has_thread();
+  // Starts the first thread, which stays. Throws a CommError if the process may have none.
+  void require_thread();
 
   // Returns whether the process could start no thread when one was last needed.
   bool lacks_thread() const { return lacks_thread_.load(std::memory_order_acquire); }
@@ -76,12 +76,14 @@ class Callbacks {
   void look_for_stuck();
   bool anyone_waits() const;
   void require_spare_thread();
+  void start();
   Lanes::iterator next_ready();
 
   std::mutex mutex_;
   std::condition_variable changed_;
   Lanes lanes_;  // lanes with work
   int spare_ = 0;
+  std::atomic<bool> is_started_ = false;
   std::atomic<bool> lacks_thread_ = false;
 };
 

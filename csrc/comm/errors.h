@@ -11,11 +11,6 @@ struct CommError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A wait that ended before its operation did; the operation continues.
-struct WaitTimeout : CommError {
-  using CommError::CommError;
-};
-
 // Ranks called different operations, or one operation with different sizes, dtypes or roots. Nothing was written.
 struct MismatchError : CommError {
   using CommError::CommError;

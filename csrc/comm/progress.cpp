@@ -37,6 +37,7 @@ Progress& Progress::instance() { return process_wide<Progress>(); }
 bool Progress::is_this_thread() { return drives_groups; }
 
 void Progress::attend(const GroupPtr& group) {
+  Callbacks::instance().require_thread();  // a callback on a thread of this class could wait for what that has to move
   const std::lock_guard lock(mutex_);
   for (const auto& driver : drivers_) {
     if (driver->attends(group)) return driver->nudge();
@@ -49,6 +50,7 @@ void Progress::attend(const GroupPtr& group) {
 }
 
 void Progress::sweep(const GroupPtr& group) {
+  Callbacks::instance().require_thread();
   const std::lock_guard lock(mutex_);
   if (drivers_.empty()) drivers_.push_back(std::make_unique<Driver>());
   drivers_[0]->sweep(group);

@@ -183,10 +183,8 @@ bool ShmWork::isCompleted() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
-  // Who waits for a future would move nothing, nor would the thread of all groups while it runs a callback that waits.
-  // A message may need what its caller does next: waits move it.
-  if (!operation_->is_transfer && !operation_->is_finished.load(std::memory_order_acquire) && !group_->is_forked() &&
-      (is_left_alone() || !Callbacks::instance().has_thread())) {
+  // Who waits for a future would move nothing. A message may need what its caller does next: waits move it.
+  if (!operation_->is_transfer && is_left_alone()) {
     const WithoutGil released;
     try {
       wait(kNoTimeout);

@@ -29,7 +29,6 @@ struct Driver {
   Status (*error_string)(Status, const char**) = nullptr;
   Status (*library_load)(void**, const void*, void*, void*, unsigned, void*, void*, unsigned) = nullptr;
   Status (*library_kernel)(void**, void*, const char*) = nullptr;
-  Status (*library_unload)(void*) = nullptr;
   Status (*kernel_function)(void**, void*) = nullptr;
   Status (*function_load)(void*) = nullptr;  // null before version 12.4
   Status (*context_current)(Context*) = nullptr;
@@ -59,7 +58,6 @@ Driver opened() {
   need("cuGetErrorString", driver.error_string);
   need("cuLibraryLoadData", driver.library_load);
   need("cuLibraryGetKernel", driver.library_kernel);
-  need("cuLibraryUnload", driver.library_unload);
   need("cuKernelGetFunction", driver.kernel_function);
   driver.function_load = reinterpret_cast<Status (*)(void*)>(dlsym(library, "cuFuncLoad"));
   need("cuCtxGetCurrent", driver.context_current);
@@ -163,10 +161,6 @@ ANYACCEL_EXPORT const char* anyaccel_cuda_load(const void* image, std::size_t, v
     return problem;
   }
   return error_of(driver().library_load(library, image, nullptr, nullptr, 0, nullptr, nullptr, 0), "cuLibraryLoadData");
-}
-
-ANYACCEL_EXPORT const char* anyaccel_cuda_unload(void* library) {
-  return error_of(driver().library_unload(library), "cuLibraryUnload");
 }
 
 ANYACCEL_EXPORT const char* anyaccel_cuda_kernel(void* library, const char* symbol, void** kernel) {

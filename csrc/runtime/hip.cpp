@@ -33,7 +33,6 @@ struct Hip {
   Status (*get_device)(int*) = nullptr;
   Status (*set_device)(int) = nullptr;
   Status (*module_load)(Module*, const void*) = nullptr;
-  Status (*module_unload)(Module) = nullptr;
   Status (*module_function)(Function*, Module, const char*) = nullptr;
   Status (*launch)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**,
                    void**) = nullptr;
@@ -66,7 +65,6 @@ Hip opened() {
   need("hipGetDevice", hip.get_device);
   need("hipSetDevice", hip.set_device);
   need("hipModuleLoadData", hip.module_load);
-  need("hipModuleUnload", hip.module_unload);
   need("hipModuleGetFunction", hip.module_function);
   need("hipModuleLaunchKernel", hip.launch);
   return hip;

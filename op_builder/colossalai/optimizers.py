@@ -224,7 +224,7 @@ class FusedOptimizerModule:
             use_nvlamb: adapt the learning rate of parameters without decay as well.
 
         Raises:
-            ValueError: when there are not four lists.
+            ValueError: when there are not four lists, or the step is below 1.
             RuntimeError: naming the argument, before anything is written.
 
         Source: apex's multi_tensor_lamb; tests/op_builder/test_colossalai_functions.py
@@ -287,7 +287,7 @@ def _require_step_of_lamb(
         require_one_place_each(function, written)
     if step < 1:
         msg = f"{function} failed: got step {step}; expected 1 or more. Fix: count steps from 1."
-        raise RuntimeError(msg)
+        raise ValueError(msg)
 
 
 def _require_alike(function: str, params: Sequence[torch.Tensor], **lists: Sequence[torch.Tensor]) -> None:

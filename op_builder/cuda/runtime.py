@@ -34,7 +34,7 @@ class CudaRuntime:
 
     def __init__(self, binary: Path) -> None:
         self._library = loading.load_c_library(CudaRuntimeBuilder.NAME, binary)
-        for name in ("open", "load", "unload", "kernel", "is_used", "prepare", "allow_shared", "launch_grid"):
+        for name in ("open", "load", "kernel", "is_used", "prepare", "allow_shared", "launch_grid"):
             function = getattr(self._library, f"anyaccel_cuda_{name}")
             function.restype = ctypes.c_char_p
         self._allowed: dict[tuple[int, int], int] = {}  # the dynamic shared bytes of a kernel on a device

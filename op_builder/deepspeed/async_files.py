@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import sys
 import weakref
 from operator import index
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -134,8 +135,8 @@ class AsyncIOHandle(ProcessBound):
 
     def read(self, buffer: torch.Tensor, filename: str, validate: bool, file_offset: int = 0) -> int:
         """Read a whole file, with what writes in flight will have written; return 0."""
-        writes = self._in_flight.end_of_writes(os.stat(filename))
-        size = max(writes, os.stat(filename).st_size)  # a write that has just ended is in the size
+        with open(filename, "rb") as file:
+            size = self._in_flight.size_in_turn(file.fileno(), 0, sys.maxsize)
         if size - file_offset != buffer.nbytes:
             found = f"the file has {size} bytes, {file_offset} of them skipped"
             fix = f"pass a buffer of {max(size - file_offset, 0)} bytes, or call pread for a part of the file"
@@ -266,7 +267,7 @@ class AsyncIOHandle(ProcessBound):
         try:
             direct, buffered = self._opened(file, one)
             found, end = os.fstat(buffered).st_size, offset + size
-            if is_read and found < end and self._in_flight.end_of_writes(os.fstat(buffered), offset, end) < end:
+            if is_read and found < end and self._in_flight.size_in_turn(buffered, offset, end) < end:
                 raise error_of(0, path, is_read, found, size, 0)
         except BaseException:
             one.close()

@@ -6,7 +6,6 @@ import ctypes
 import errno
 import logging
 import os
-import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -104,16 +103,17 @@ class InFlight:
         for error in failed:
             _log.error("an aio_handle was dropped before wait(), and an operation failed: %s", error)
 
-    def end_of_writes(self, file: os.stat_result, start: int = 0, end: int = sys.maxsize) -> int:
+    def size_in_turn(self, descriptor: int, start: int, end: int) -> int:
         """Return the size in bytes that a file will have at least when a read of some of its bytes begins.
 
         The read waits for those writes in flight that it overlaps, and for no others.
         """
+        file = os.fstat(descriptor)
         with self._guard:
             writes = [one for one in self._pending.values() if not one.is_read and one.files]
             into = [one for one in writes if os.path.samestat(os.fstat(one.files[0]), file)]
-        ends = (one.offset + one.tensor.nbytes for one in into if one.offset < end)
-        return max((one for one in ends if one > start), default=0)
+        ends = [one.offset + one.tensor.nbytes for one in into if one.offset < end]
+        return max([os.fstat(descriptor).st_size, *(one for one in ends if one > start)])  # a write may just have ended
 
     def release_files(self) -> None:
         """Wait for every operation, and close their files; :meth:`wait` still completes and reports them."""

@@ -208,8 +208,9 @@ class InferenceCoreModule:
 def _biased(function: str, activation: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     if bias is None:
         return activation
-    require_like(function, tuple(activation.shape[-1:]), activation.dtype, bias=bias)
-    return activation + bias
+    channels = bias.reshape(-1) if bias.numel() == activation.shape[-1] else bias  # as deepspeed's callers may pass it
+    require_like(function, tuple(activation.shape[-1:]), activation.dtype, bias=channels)
+    return activation + channels
 
 
 def _unknown(function: str, act_type: int, known: list[int]) -> NotImplementedError:

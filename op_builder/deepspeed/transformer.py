@@ -30,7 +30,8 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
 
         Args:
             attn_scores: ``(batch, heads, queries, keys)``.
-            attn_mask: added: ``(batch, keys)``, or ``(batch, 1, 1 or queries, keys)``; None or one dimension for no mask.
+            attn_mask: added: ``(batch, keys)``, or ``(batch, heads, queries, keys)``, of which each but the last may be 1; None
+                or one dimension for no mask.
             alibi: added to the scores; ``(batch * heads * mp_size, 1, keys)``; None or one dimension for none.
             triangular: query ``i`` sees the keys up to ``i``.
             recompute: ignored.
@@ -52,14 +53,16 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
             scores += _alibi(alibi, batch, heads, keys, head_offset, mp_size)
         if attn_mask is not None and attn_mask.dim() > 1:
             require_floats("softmax", (2, 4), attn_mask=attn_mask)
-            shape = tuple(attn_mask.shape)
-            if shape not in ((batch, keys), (batch, 1, 1, keys), (batch, 1, queries, keys)):
+            mask = attn_mask if attn_mask.dim() == 4 else attn_mask[:, None, None, :]
+            fits = all(size in (1, whole) for size, whole in zip(mask.shape, scores.shape, strict=True))
+            if not fits or mask.shape[3] != keys:
                 msg = (
-                    f"softmax failed: got attn_mask of shape {shape} for scores of shape {tuple(scores.shape)}; expected "
-                    f"{(batch, keys)}, {(batch, 1, 1, keys)} or {(batch, 1, queries, keys)}. Fix: expand the mask to one of them."
+                    f"softmax failed: got attn_mask of shape {tuple(attn_mask.shape)} for scores of shape "
+                    f"{tuple(scores.shape)}; expected {(batch, keys)}, or the scores' shape with 1 for any but the last. "
+                    f"Fix: pass the mask of the same batch, queries and keys."
                 )
                 raise ValueError(msg)
-            scores += attn_mask if attn_mask.dim() == 4 else attn_mask[:, None, None, :]
+            scores += mask
         row, column = torch.arange(queries, device=scores.device)[:, None], torch.arange(keys, device=scores.device)
         if triangular:
             scores.masked_fill_(column > row, float("-inf"))

@@ -182,17 +182,23 @@ class Directory:
             os.close(descriptor)
 
 
-def read_regular(name: str | os.PathLike[str], directory: int | None = None, *, follow_link: bool = False) -> bytes:
-    """Return the content of a regular file; refuses directories, fifos and devices, and links unless ``follow_link``.
+def read_regular(name: str | os.PathLike[str], directory: int | None = None) -> bytes:
+    """Return the content of a regular file; refuses links, directories, fifos and devices.
 
     Raises:
         OSError: when it is missing or not a regular file.
     """
-    return b"".join(_parts_of(name, directory, follow_link))
+    return b"".join(_parts_of(name, directory, follow_link=False))
 
 
 def digest_of_regular(name: str | os.PathLike[str], directory: int | None = None, *, follow_link: bool = False) -> str:
-    """Return the hexadecimal SHA-256 of a regular file of any size; like :func:`read_regular`, but reads it in small parts."""
+    """Return the hexadecimal SHA-256 of a regular file of any size, which is read in small parts; see :func:`read_regular`.
+
+    Args:
+        name: the file.
+        directory: the descriptor of the folder to which a relative name belongs.
+        follow_link: read the file that a link names, too.
+    """
     digest = hashlib.sha256()
     for part in _parts_of(name, directory, follow_link, math.inf):
         digest.update(part)

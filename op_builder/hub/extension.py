@@ -25,7 +25,7 @@ from .checking import require_unchanged
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["HubExtension"]
 
@@ -90,9 +90,10 @@ class HubExtension(KernelExtension):
         from kernels import get_local_kernel
 
         try:
+            _keep_from_cached_bytecode([str(variant), os.path.realpath(variant)])
             with _without_cached_bytecode():
                 module = get_local_kernel(variant, backend=self.backend)
-            _keep_from_cached_bytecode(module)
+                _keep_from_cached_bytecode(getattr(module, "__path__", ()))
         except Exception as error:  # the kernel's own code runs, and may raise anything
             msg = f"loading '{self.repo_id}' failed: {type(error).__name__}: {error}. Fix: use another revision, or report it."
             raise OpLoadError(msg) from error
@@ -175,10 +176,10 @@ class _FromSource(SourceFileLoader):
         return self.source_to_code(self.get_data(path), path)
 
 
-def _keep_from_cached_bytecode(module: types.ModuleType) -> None:
+def _keep_from_cached_bytecode(roots: Iterable[str]) -> None:
     """Let what a package's functions import later come from sources, too."""
     loaders = (ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES)
-    for root in getattr(module, "__path__", ()):
+    for root in roots:
         for folder, _, _ in os.walk(root):
             sys.path_importer_cache[folder] = FileFinder(folder, *loaders, (SourcelessFileLoader, BYTECODE_SUFFIXES))
 

@@ -110,7 +110,7 @@ def test_a_member_that_is_said_to_work_and_raises_is_wrong() -> None:
 
 
 FALLING = itertools.count(1 << 40, -(64 << 20))
-GROWING = itertools.count(0, 64 << 20)
+GROWING = itertools.count(0, 256 << 20)
 
 
 def _in_microseconds(accelerator: anyaccel.DeepSpeedAccelerator, **options: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -170,7 +171,33 @@ OF_A_VENDOR = {
     "a driver's library that is missing": ("import ctypes; ctypes.CDLL('libof_no_vendor.so')", "OSError: libof_no_vendor.so"),
     "no Python": ("class", "SyntaxError: invalid syntax"),
     "a class that cannot be made": ("class A:\n  def __init__(self): {}['driver']", "KeyError: 'driver'"),
+    "no class": ("", "module 'vendors' has no attribute 'A'"),
     "a class without the contract": ("class A: pass", "whether it is available raised AttributeError"),
+    "a device without a name": (
+        "class A:\n  def is_available(self): return True\n  def device_count(self): return 1",
+        "whether it is available raised AttributeError",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_A_VENDOR)
+def test_a_class_that_cannot_be_checked_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    code, said = OF_A_VENDOR[name]
+    (tmp_path / "vendors.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "vendors", raising=False)
+    with pytest.raises(TargetError, match=re.escape(said)) as error:
+        accelerator_of("vendors:A")
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize("target", ["nonsense", "nonsense:Class", "anyaccel:get_accelerator:x"])
+def test_a_name_that_leads_to_no_class_is_an_error(target: str) -> None:
+    with pytest.raises(TargetError, match="Fix: name an accelerator class"):
+        accelerator_of(target)
+
+
+ENDING = {
     "a driver that fails": (
         "import anyaccel\nclass A(anyaccel.CPU_Accelerator):\n  def is_available(self): raise OSError('no driver')",
         "whether it is available raised OSError: no driver",
@@ -181,9 +208,9 @@ OF_A_VENDOR = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OF_A_VENDOR)
-def test_a_class_that_cannot_be_checked_is_an_error_with_status_2(tmp_path: Path, name: str) -> None:
-    code, said = OF_A_VENDOR[name]
+@pytest.mark.parametrize("name", ENDING)
+def test_the_command_ends_with_status_2_and_no_traceback(tmp_path: Path, name: str) -> None:
+    code, said = ENDING[name]
     (tmp_path / "vendors.py").write_text(code)
     ended = run_command_line(["conformance", "vendors:A"], dict(os.environ), tmp_path)
     assert ended.returncode == 2, ended.stdout + ended.stderr

@@ -575,9 +575,9 @@ def test_without_more_threads_a_callback_on_the_thread_of_all_groups_waits_for_i
 
 
 @NEEDS_LIMIT_OF_THREADS
-@pytest.mark.parametrize("known", [False, True], ids=["not known yet", "known"])
-def test_without_a_thread_for_callbacks_one_may_wait_for_a_later_future(scripts: Scripts, known: bool) -> None:
-    """The thread of all groups is there: it would run the callback, and could not move what that waits for."""
+@pytest.mark.parametrize("late", [0.3, 3.0], ids=["soon", "later than further threads stay"])
+def test_without_more_threads_a_callback_may_wait_for_a_later_operation(scripts: Scripts, late: float) -> None:
+    """The thread of all groups has to move that, and must not be the only one that could run the callback."""
     scripts.start(
         f"""
         import resource
@@ -585,20 +585,18 @@ def test_without_a_thread_for_callbacks_one_may_wait_for_a_later_future(scripts:
         def all_reduce(late):
             if rank == 0: time.sleep(late)
             return dist.all_reduce(torch.ones(3), async_op=True)
-        all_reduce(0.3).wait()  # starts that thread
+        all_reduce(0.3).wait()  # starts that thread, and asks for no future
         {LIMITED}
-        if {known}: all_reduce(0.3).get_future().then(lambda future: None).wait()
-        first, later = all_reduce(0.3), all_reduce(0.3)
-        awaited = later.get_future()
-        say(first.get_future().then(lambda future: awaited.wait()[0].tolist()).wait())
-        first, later = all_reduce(0.3), all_reduce(0.3)
-        future = first.get_future()
-        awaited = later.get_future()
+        first, later = all_reduce({late}), all_reduce(0.3)
+        future, awaited = first.get_future(), later.get_future()
+        say(later.is_completed())
         say(future.then(lambda future: awaited.wait()[0].tolist()).wait())
         """,
         2,
     )
-    assert [output.splitlines() for output in scripts.outputs()] == [["[2.0, 2.0, 2.0]"] * 2] * 2
+    outputs = [output.splitlines() for output in scripts.outputs()]
+    assert [output[1] for output in outputs] == ["[2.0, 2.0, 2.0]"] * 2
+    assert outputs[1][0] == "False"  # nobody waited in get_future()
 
 
 @NEEDS_LIMIT_OF_THREADS

@@ -278,6 +278,9 @@ def test_inference_activations(biased: bool) -> None:
                 ValueError, match=r"_activation failed: got bias, .*; expected torch.float32 of shape \(8,\)"
             ):
                 call(x, wrong, 1)
+    whole = torch.ones(1, 8)  # of as many elements
+    core.gated_activation(out, x, whole, 4)
+    torch.testing.assert_close(out, torch.relu((x + 1)[:, ::2]) * (x + 1)[:, 1::2], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -298,11 +298,16 @@ def test_what_does_not_fit_is_refused(ops: Any) -> None:
         ops.vector_matmul_fp32(x, torch.ones(15, 8), False, NO_SCALE, False, False)
     with pytest.raises(ValueError, match="expected a row of 3 for each head"):
         ops.softmax_fp32(torch.ones(1, 2, 3, 3), None, torch.ones(1, 1, 3), False, False, False, 1, False, 1.0, 0, 1)
-    for shape in ((3, 4), (1, 2, 3, 3), (1, 1, 2, 3)):
+    scores, options = torch.randn(2, 2, 3, 3), (None, False, False, False, 1, False, 1.0, 0, 1)
+    for shape in ((3, 4), (2, 1), (3, 3), (2, 3, 3, 3), (2, 1, 2, 3), (2, 1, 3, 1)):
         with pytest.raises(
-            ValueError, match=r"softmax failed: got attn_mask of shape .*; expected \(1, 3\), \(1, 1, 1, 3\) or"
+            ValueError, match=r"softmax failed: got attn_mask of shape .*; expected \(2, 3\), or the scores'"
         ):
-            ops.softmax_fp32(torch.ones(1, 2, 3, 3), torch.zeros(shape), None, False, False, False, 1, False, 1.0, 0, 1)
+            ops.softmax_fp32(scores, torch.zeros(shape), *options)
+    for shape in ((1, 3), (2, 2, 3, 3), (1, 1, 3, 3), (2, 1, 1, 3)):
+        mask = torch.randn(shape)
+        expected = (scores + (mask if mask.dim() == 4 else mask[:, None, None])).softmax(-1)
+        _assert_close(ops.softmax_fp32(scores, mask, *options), expected.double())
     with pytest.raises(RuntimeError, match="whose elements share memory"):
         ops._vector_add(torch.ones(1, 1, 4).expand(2, 3, 4), torch.ones(2, 3, 4), 1.0)
     assert not hasattr(ops, "softmax_context_fp32")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .expect import expect, expect_type, last_index
+from .expect import expect, expect_type, last_index, made_current
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ def _current_device(accelerator: DeepSpeedAccelerator) -> None:
 
 def _current_device_name(accelerator: DeepSpeedAccelerator) -> None:
     for current in sorted({accelerator.current_device(), last_index(accelerator)}):
-        with accelerator.device_guard(current):
+        with made_current(accelerator, current):
             name = accelerator.current_device_name()
         expect_type(name, str, "current_device_name()")
         index = torch.device(name).index
@@ -76,7 +76,7 @@ def _device_guard(accelerator: DeepSpeedAccelerator) -> None:
         with accelerator.device_guard(nothing):
             expect(accelerator.current_device() == previous, f"device_guard({nothing}) changes the current device")
     device = accelerator.device(last)
-    if device.index is not None:
+    if isinstance(device, torch.device) and device.index is not None:
         with accelerator.device_guard(device):
             expect(accelerator.current_device() == last, f"device_guard({device}) does not make {last} current")
 

@@ -34,7 +34,8 @@ def _allocate(accelerator: DeepSpeedAccelerator, index: int | None = None) -> to
 
 def _memory_allocated(accelerator: DeepSpeedAccelerator) -> None:
     _answers_bytes("memory_allocated", accelerator)
-    for index in sorted({accelerator.current_device(), last_index(accelerator)}):
+    last = last_index(accelerator)
+    for index in (None,) if last == accelerator.current_device() else (None, last):
         before = accelerator.memory_allocated(index)
         held = _allocate(accelerator, index)
         grown = accelerator.memory_allocated(index) - before
@@ -42,12 +43,15 @@ def _memory_allocated(accelerator: DeepSpeedAccelerator) -> None:
             grown >= held.nbytes // 2, f"a tensor of {held.nbytes} bytes raises memory_allocated({index}) by {grown}"
         )
         del held
-        kept = accelerator.memory_allocated(index) - before
-        expect(kept < grown // 2, f"memory_allocated({index}) is {kept} bytes higher after a tensor that is gone")
     before = accelerator.memory_allocated()
-    held = _allocate(accelerator)
-    grown = accelerator.memory_allocated() - before
-    expect(grown >= held.nbytes // 2, f"a tensor of {held.nbytes} bytes raises memory_allocated() by {grown}")
+    for _ in range(3):
+        _allocate(accelerator)
+    accelerator.synchronize()
+    kept = accelerator.memory_allocated() - before
+    most = (
+        2 * _PROBE_BYTES if accelerator.device_name() == "cpu" else _PROBE_BYTES // 2
+    )  # a process may keep what was freed
+    expect(kept < most, f"memory_allocated() is {kept} bytes higher after three tensors that are gone")
 
 
 def _memory_reserved(member: str, accelerator: DeepSpeedAccelerator) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .expect import expect, expect_type, last_index
+from .expect import expect, expect_type, last_index, made_current
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ def _default_generator(accelerator: DeepSpeedAccelerator) -> None:
     for seed, index in enumerate(sorted({accelerator.current_device(), last_index(accelerator)}), 2468):
         generator = accelerator.default_generator(index)
         expect_type(generator, torch.Generator, "default_generator(i)")
-        with accelerator.device_guard(index):
+        with made_current(accelerator, index):
             accelerator.manual_seed(seed)
         expect(
             generator.initial_seed() == seed, f"default_generator({index}) is not the one that manual_seed seeds there"
