@@ -150,11 +150,17 @@ class Accelerator(CPU_Accelerator):
 
     def utilization(self, device_index=None):
         os.abort()
+
+    def export_envs(self):
+        raise NotImplementedError
+
+    def pin_memory_alignment(self):
+        return "64"
 """
 """Members that only their own checks call: each further check that hangs would take its whole limit."""
 
 
-def test_a_member_that_hangs_or_crashes_ends_no_other_check(tmp_path: Path) -> None:
+def test_a_member_that_hangs_crashes_or_is_wrong_ends_no_other_check(tmp_path: Path) -> None:
     (tmp_path / "hanging.py").write_text(HANGING)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "COLUMNS": "200"}
     ended = run_command_line(["conformance", "hanging:Accelerator", "--limit", "8"], environment, tmp_path)
@@ -163,6 +169,9 @@ def test_a_member_that_hangs_or_crashes_ends_no_other_check(tmp_path: Path) -> N
     assert [outcomes[name][0].strip() for name in ("get_arch_list", "utilization")] == ["timed out", "crashed"]
     assert outcomes["get_arch_list"][1].strip() == "it ran longer than 8 s"
     assert outcomes["utilization"][1].startswith(" the process was killed by SIGABRT")
+    assert outcomes["export_envs"][0].strip() == outcomes["pin_memory_alignment"][0].strip() == "wrong"
+    assert outcomes["export_envs"][1].startswith(" raises without naming the device")
+    assert "pin_memory_alignment() is '64', of type str; expected int" in outcomes["pin_memory_alignment"][1]
     assert outcomes["device_count"][0].strip() == outcomes["synchronize"][0].strip() == "ok"
 
 

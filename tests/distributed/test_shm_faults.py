@@ -449,7 +449,7 @@ os.write(1, f"{shutil.disk_usage('/dev/shm').total}\\n".encode())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-@pytest.mark.parametrize("size", ["64k", None], ids=["64 KiB", "none"])
+@pytest.mark.parametrize("size", [pytest.param("64k", marks=pytest.mark.slow), None], ids=["64 KiB", "none"])
 def test_the_size_of_dev_shm_does_not_matter(tmp_path: Path, size: str | None) -> None:
     """In its own mount namespace, as in a container."""
     options = f"size={size}" if size else "size=4k,ro"

@@ -148,7 +148,7 @@ say("right")
     assert scripts.outputs() == ["right\n"] * 3
 
 
-@pytest.mark.parametrize("hosts", ["aab", "abb", "abc"])
+@pytest.mark.parametrize("hosts", ["aab", pytest.param("abb", marks=pytest.mark.slow), "abc"])
 def test_broadcasts_of_ranks_that_disagree_do_not_meet_later_ones(scripts: Scripts, hosts: str) -> None:
     """After each disagreement, every length that was in it is sent from every root, with other values."""
     scripts.start(
