@@ -47,7 +47,7 @@ void Callbacks::add(const void* group, const RunningPtr& issuer, std::function<v
   const std::lock_guard lock(mutex_);
   lanes_[{group, depth_of(issuer)}].waiting.push_back(std::move(callback));
   require_spare_thread();
-  changed_.notify_one();
+  changed_.notify_all();  // also wait_for_left_over() waits, and would run nothing
 }
 
 void Callbacks::require_thread() {
