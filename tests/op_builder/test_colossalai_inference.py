@@ -96,6 +96,7 @@ def test_a_block_of_a_negative_number_is_not_written() -> None:
 
 def test_tokens_before_the_first_sequence_are_not_written() -> None:
     paged = Paged(is_split=False)
+    paged.tables[0, 2] = 6  # where a position before the first would lie
     tokens, starts = torch.ones(6, 2, 8), torch.tensor([2, 4, 5, 6], dtype=torch.int32)
     _load("InferenceOps").context_kv_cache_memcpy(
         tokens, tokens, paged.keys, paged.values, torch.tensor([2, 1, 1], dtype=torch.int32), starts, paged.tables, 2
