@@ -52,6 +52,20 @@ def _linear_backward(ops: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tens
     return *products, rows_of(grad).sum(0) if ctx.has_bias else None
 
 
+def _require_of_linear(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> None:
+    """Check shapes as the op does; torch's products would also take those of other layers."""
+    is_layer = weight.dim() == 2 and x.dim() > 0 and x.shape[-1] == weight.shape[1]
+    is_layer = is_layer and grad.dtype == x.dtype == weight.dtype and grad.is_floating_point()
+    if not is_layer or grad.shape != (*x.shape[:-1], weight.shape[0]):
+        msg = (
+            f"dense_linear_backward failed: got grad, x and weight of shapes {tuple(grad.shape)}, {tuple(x.shape)} and "
+            f"{tuple(weight.shape)}, and of {grad.dtype}, {x.dtype} and {weight.dtype}; expected (..., out_features), "
+            f"(..., in_features) and (out_features, in_features), of one floating dtype. "
+            f"Fix: pass x and weight as they were passed to linear, and the gradient of its result."
+        )
+        raise RuntimeError(msg)
+
+
 def _products(grad_z: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return grad_z @ weight, rows_of(grad_z).t() @ rows_of(x)
 
@@ -130,6 +144,7 @@ class DenseFunctions(OpFunctions):
             RuntimeError: naming the argument whose shape, dtype or device does not fit.
         """
         if torch.is_grad_enabled():  # for second derivatives, use torch's own differentiable operations
+            _require_of_linear(grad, x, weight)
             return _products(grad, x, weight)
         grads: tuple[torch.Tensor, torch.Tensor] = self._ops.dense_linear_backward.default(grad, x, weight)
         return grads

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,9 +14,12 @@ __all__ = [
     "in_float32",
     "in_shapes_of",
     "may_share_memory",
+    "problem_of_writing",
+    "require_apart",
     "require_like",
     "require_one_place_each",
     "require_shape",
+    "require_writable",
     "shaped_like",
     "write_output",
     "write_outputs",
@@ -25,10 +27,10 @@ __all__ = [
 
 
 def write_output(function: str, output: torch.Tensor, result: torch.Tensor) -> None:
-    """Write a result to a given tensor of the same shape and dtype; ``copy_`` would broadcast or convert other tensors.
+    """Write a result to a given tensor of the same shape, dtype and device; ``copy_`` would broadcast, convert or transfer.
 
     Raises:
-        RuntimeError: when shape or dtype differ, or its elements share memory.
+        RuntimeError: when shape, dtype or device differ, its elements share memory, or autograd forbids to write it.
     """
     write_outputs(function, (output, result))
 
@@ -41,37 +43,37 @@ def write_outputs(function: str, *pairs: tuple[torch.Tensor, torch.Tensor]) -> N
     """
     for output, result in pairs:
         require_like(function, output, result)
-    outputs = [output for output, _ in pairs]
-    for one, other in itertools.combinations(outputs, 2) if all(map(_has_memory, outputs)) else ():
-        if _are_written_over(one, other):
+    require_apart(function, [output for output, _ in pairs])
+    for output, result in pairs:
+        output.copy_(result)
+
+
+def require_apart(function: str, outputs: Sequence[torch.Tensor]) -> None:
+    """Check that no two written tensors begin in the same place, or are contiguous and share memory; other views are not checked.
+
+    Raises:
+        RuntimeError: when two do.
+    """
+    if len(outputs) < 2 or not _have_memory(outputs):
+        return
+    ends: dict[torch.device, int] = {}
+    for output in sorted(outputs, key=torch.Tensor.data_ptr):
+        begin = output.data_ptr()
+        if output.numel() and begin < ends.get(output.device, 0):
             msg = (
                 f"{function} failed: got two outputs that share memory; expected separate memory for each result. "
                 f"Fix: pass torch.empty_like(output) for one of them."
             )
             raise RuntimeError(msg)
-    for output, result in pairs:
-        output.copy_(result)
+        if output.numel():
+            ends[output.device] = begin + (output.nbytes if output.is_contiguous() else 1)
 
 
-def _has_memory(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor's memory can be looked at: not while a call is traced, and not of a meta or transformed tensor."""
-    return (
-        not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
-        and type(tensor) in (torch.Tensor, torch.nn.Parameter)
-        and tensor.device.type != "meta"
-    )
-
-
-def _are_written_over(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors begin in the same place, or are contiguous and share memory; other views are not checked."""
-    if not one.numel() or not other.numel() or one.device != other.device:
+def _have_memory(tensors: Sequence[torch.Tensor]) -> bool:
+    """Return whether their memory can be looked at: not while a call is traced, and not of meta or transformed tensors."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return False
-    is_whole = one.is_contiguous() and other.is_contiguous()
-    begins = one.data_ptr(), other.data_ptr()
-    return begins[0] == begins[1] or (
-        is_whole and begins[0] < begins[1] + other.nbytes and begins[1] < begins[0] + one.nbytes
-    )
+    return all(type(one) in (torch.Tensor, torch.nn.Parameter) and one.device.type != "meta" for one in tensors)
 
 
 def require_like(function: str, output: torch.Tensor, result: torch.Tensor) -> None:
@@ -82,7 +84,47 @@ def require_like(function: str, output: torch.Tensor, result: torch.Tensor) -> N
             f"{tuple(result.shape)}. Fix: create it with torch.empty({tuple(result.shape)}, dtype={result.dtype})."
         )
         raise RuntimeError(msg)
+    require_writable(function, output, result)
+
+
+def require_writable(function: str, output: torch.Tensor, beside: torch.Tensor) -> None:
+    """Check that torch's operators can write to a tensor, before one of several is written.
+
+    Args:
+        function: the function that was called, for the message.
+        output: the tensor to write.
+        beside: a tensor on the device where the result is computed.
+
+    Raises:
+        RuntimeError: when the device differs, elements share memory, or autograd forbids to write it.
+    """
     require_one_place_each(function, output)
+    problem = problem_of_writing(output)
+    if output.device != beside.device:
+        problem = f"on {output.device}, beside tensors on {beside.device}"
+    elif output.layout is not torch.strided:
+        problem = f"of the layout {output.layout}"
+    if problem:
+        msg = (
+            f"{function} failed: got an output that is {problem}; expected one that may be written. "
+            f"Fix: pass torch.empty_like(output, device='{beside.device}', requires_grad=False), or call it in torch.no_grad()."
+        )
+        raise RuntimeError(msg)
+
+
+def problem_of_writing(x: torch.Tensor) -> str:
+    """Return why autograd would refuse a tensor that has been written in place, or an empty string."""
+    if torch.compiler.is_compiling():
+        return ""
+    if x.is_inference():
+        return "" if torch.is_inference_mode_enabled() else "an inference tensor outside of inference mode"
+    base = x if x._base is None else x._base
+    if not (torch.is_grad_enabled() and base.requires_grad):
+        return ""
+    if base.is_leaf:
+        return "a leaf that requires a gradient, or a view of one"
+    is_plain = base is x or torch._C._autograd._get_creation_meta(x) == torch._C._autograd.CreationMeta.DEFAULT
+    return "" if is_plain else "one of several views, or a view that was made without a gradient"
 
 
 def require_one_place_each(function: str, output: torch.Tensor) -> None:
@@ -91,7 +133,7 @@ def require_one_place_each(function: str, output: torch.Tensor) -> None:
     Raises:
         RuntimeError: when this cannot be proven.
     """
-    if may_share_memory(output):
+    if output.layout is torch.strided and may_share_memory(output):
         msg = (
             f"{function} failed: got an output of strides {output.stride()}, whose elements share memory; expected "
             f"separate memory for each. Fix: pass output.clone(), and read the result there."

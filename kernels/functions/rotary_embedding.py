@@ -8,6 +8,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from .eager import refuse_tangents
+from .outputs import problem_of_writing
 from .registration import OpFunctions, empty_contiguous, nothing
 
 __all__ = ["RotaryEmbeddingFunctions"]
@@ -33,15 +34,8 @@ class _InPlace(torch.autograd.Function):
 
 def _check_in_place(x: torch.Tensor) -> None:
     """Refuse what torch would refuse when it has been written: its own check comes after :meth:`_InPlace.forward`."""
-    base = x if x._base is None else x._base
-    is_plain = base is x or torch._C._autograd._get_creation_meta(x) == torch._C._autograd.CreationMeta.DEFAULT
-    if x.is_inference() and not torch.is_inference_mode_enabled():
-        problem = "an inference tensor outside of inference mode"
-    elif torch.is_grad_enabled() and base.requires_grad and base.is_leaf:
-        problem = "a leaf that requires a gradient, or a view of one"
-    elif torch.is_grad_enabled() and base.requires_grad and not is_plain:
-        problem = "one of several views, or a view that was made without a gradient"
-    else:
+    problem = problem_of_writing(x)
+    if not problem:
         return
     msg = f"rotary_embedding failed: got x that is {problem}; expected one that may be written. Fix: leave inplace out."
     raise RuntimeError(msg)

@@ -99,10 +99,22 @@ class ZenFlowAdam:
             exp_avg1: the first moment in state 1.
             exp_avg_sq0: the second moment in state 0.
             exp_avg_sq1: the second moment in state 1.
-            stale: receives a copy of the parameter after each step, or None.
+            stale: like the parameter; receives a copy of it after each step, or None.
+
+        Raises:
+            ValueError: when a tensor has another number of elements than the parameter, or stale has another shape.
         """
         found = self._of("zenflow_adam_register_group", handle)
-        found.groups.append((param, grad0, grad1, exp_avg0, exp_avg1, exp_avg_sq0, exp_avg_sq1, stale))
+        states = (grad0, grad1, exp_avg0, exp_avg1, exp_avg_sq0, exp_avg_sq1)
+        sizes = [state.numel() for state in states]
+        if set(sizes) != {param.numel()} or (stale is not None and stale.shape != param.shape):
+            msg = (
+                f"zenflow_adam_register_group failed: got a parameter of shape {tuple(param.shape)}, gradients and moments of "
+                f"{sizes} elements and {'no stale copy' if stale is None else f'a stale copy of {tuple(stale.shape)}'}; expected "
+                f"{param.numel()} elements in each, and a copy like the parameter. Fix: pass the tensors of one parameter."
+            )
+            raise ValueError(msg)
+        found.groups.append((param, *states, stale))
 
     def zenflow_adam_destroy(self, handle: int) -> None:
         """Destroy an optimizer."""

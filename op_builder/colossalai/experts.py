@@ -125,9 +125,9 @@ class MoeModule(ColossalAIModule):
         grad = _of_shape("combine_backward", "tokens_grad", tokens_grad, (s, h))
         rows = _with_zeros(_of_shape("combine_backward", "expert_tokens", expert_tokens, (e * c, h)))
         weights = _of_shape("combine_backward", "logits", logits, (s, e))
-        of_rows, of_weights = grad.new_zeros(e * c + 1, h), weights.new_zeros(s, e + 1)
+        of_rows, of_weights = rows.new_zeros(e * c + 1, h), weights.new_zeros(s, e + 1)
         for place in _places("combine_backward", mask, dest_idx, s, e * c):
-            of_rows.index_copy_(0, place, grad * _weight(weights, place, c))
+            of_rows.index_copy_(0, place, (grad * _weight(weights, place, c)).to(of_rows.dtype))
             products = (grad.float() * rows[place].float()).sum(1, keepdim=True)
             of_weights.scatter_(1, (place // max(c, 1)).clamp(max=e)[:, None], products.to(weights.dtype))
         return [of_rows[: e * c], of_weights[:, :e]]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ...kernels.functions.outputs import require_one_place_each, write_output, write_outputs
-from ..arguments import require_floats, require_integers, require_lengths
+from ...kernels.functions.outputs import require_apart, require_writable, write_output, write_outputs
+from ..arguments import require_floats, require_integers, require_lengths, require_like
 from .caches import convert_float8, paged_attention, require_caches, token_positions, write_tokens
 
 if TYPE_CHECKING:
@@ -46,8 +46,6 @@ class InferenceOps:
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float
     ) -> None:
         """Add x to ``residual`` in place, and write the normalised sum to ``x``."""
-        for output in (x, residual):
-            require_one_place_each("fused_add_rms_layernorm", output)
         normalised, total = self._rms_norm.add_rms_norm(x, residual, weight, epsilon)
         write_outputs("fused_add_rms_layernorm", (x, normalised), (residual, total))
 
@@ -55,11 +53,21 @@ class InferenceOps:
         self, query: torch.Tensor, key: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, high_precision: bool = False
     ) -> None:
         """Rotate ``(tokens, heads, head_dim)`` by each token's angles, in place; always computed in float32."""
+        require_floats("rotary_embedding", (3,), query=query, key=key)
+        require_floats("rotary_embedding", (2,), cos=cos, sin=sin)
         pairs = query.shape[-1] // 2
+        if key.shape[-1] != query.shape[-1] or cos.shape != sin.shape:
+            msg = (
+                f"rotary_embedding failed: got queries of shape {tuple(query.shape)}, keys of {tuple(key.shape)}, cos of "
+                f"{tuple(cos.shape)} and sin of {tuple(sin.shape)}; expected one head_dim, and cos and sin alike. "
+                f"Fix: pass the queries and keys of one attention, and what get_cos_and_sin wrote for them."
+            )
+            raise ValueError(msg)
         angles = cos[:, :pairs], sin[:, :pairs]
         for tensor in (query, key):  # both are checked before one is written
-            require_one_place_each("rotary_embedding", tensor)
-            self._rotary.rotary_embedding(tensor[None, :, :0], *angles)
+            require_writable("rotary_embedding", tensor, cos)
+            with torch.no_grad():
+                self._rotary.rotary_embedding(tensor[None, :, :0], *angles, inplace=True)
         for tensor in (query, key):
             self._rotary.rotary_embedding(tensor[None], *angles, inplace=True)
 
@@ -135,7 +143,7 @@ class InferenceOps:
         Args:
             cos_cache: ``(positions, head_dim)``.
             sin_cache: like ``cos_cache``.
-            cos: ``(tokens, head_dim)``, written.
+            cos: ``(tokens, head_dim)``, written; it may have more rows, which do not change.
             sin: like ``cos``.
             sequence_lengths: ``(sequences,)``.
             max_seq_len_in_batch: ignored.
@@ -144,7 +152,8 @@ class InferenceOps:
         function = "get_cos_and_sin"
         require_floats(function, (2,), cos_cache=cos_cache, sin_cache=sin_cache, cos=cos, sin=sin)
         require_integers(function, (1,), sequence_lengths=sequence_lengths)
-        require_lengths(function, sequence_lengths, 0 if is_prompts else 1, min(len(cos_cache), len(sin_cache)))
+        require_like(function, tuple(cos_cache.shape), cos_cache.dtype, sin_cache=sin_cache)
+        require_lengths(function, sequence_lengths, 0 if is_prompts else 1, len(cos_cache))
         position = sequence_lengths.long() - 1
         if is_prompts:
             starts = torch.nn.functional.pad(sequence_lengths.long().cumsum(0), (1, 0))
@@ -179,6 +188,9 @@ class InferenceOps:
         caches, function = (key_cache, value_cache), "flash_decoding_attention"
         require_floats(function, (3,), query=query, out=out)
         require_caches(function, caches, context_lens, block_tables, tuple(query.shape))
+        require_like(function, (len(context_lens), *query.shape[1:]), query.dtype, query=query)
+        if alibi_slopes is not None:
+            require_like(function, (query.shape[1],), torch.float32, alibi_slopes=alibi_slopes)
         require_lengths(function, context_lens, 1, max_context_len)
         attended = paged_attention(query, caches, context_lens, block_tables, max_context_len, scale, alibi_slopes)
         write_output(function, out, attended)
@@ -194,7 +206,8 @@ class InferenceOps:
         require_floats(function, (3,), key=key, value=value)
         require_caches(function, caches, lengths, block_tables, tuple(key.shape))
         for cache in caches:
-            require_one_place_each(function, cache)
+            require_writable(function, cache, key)
+        require_apart(function, caches)
         if key.shape != value.shape or key.shape[1] != caches[1].shape[1]:
             msg = (
                 f"{function} failed: got keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)}; expected "

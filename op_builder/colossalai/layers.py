@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from ..arguments import require_floats
 from .module import ColossalAIModule
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class LayerNormModule(ColossalAIModule):
             RuntimeError: when shapes or dtypes do not fit.
         """
         rows, columns = _rows("forward_affine", x, normalized_shape)
+        _require_shapes("forward_affine", tuple(normalized_shape), gamma=gamma, beta=beta)
         given = x.to(gamma.dtype).reshape(rows, columns)
         y, mean, inverse = self._functions._ops.layer_norm.default(given, gamma.reshape(-1), beta.reshape(-1), epsilon)
         return y.view(x.shape), mean, inverse
@@ -66,6 +68,10 @@ class LayerNormModule(ColossalAIModule):
             RuntimeError: when shapes or dtypes do not fit.
         """
         rows, columns = _rows("backward_affine", x, normalized_shape)
+        require_floats("backward_affine", tuple(range(1, 9)), x=x, dout=dout)
+        _require_shapes("backward_affine", tuple(x.shape), dout=dout)
+        _require_shapes("backward_affine", (rows,), mean=mean, invvar=invvar)
+        _require_shapes("backward_affine", tuple(normalized_shape), gamma=gamma, beta=beta)
         given, grad = (tensor.to(gamma.dtype).reshape(rows, columns) for tensor in (x, dout))
         backward = self._functions._ops.layer_norm_backward.default
         grad_input, grad_gamma, grad_beta = backward(grad, None, given, gamma.reshape(-1), mean, invvar)
@@ -85,6 +91,9 @@ class ScaledMaskedSoftmaxModule(ColossalAIModule):
 
         Source: anyaccel.ops.scaled_masked_softmax
         """
+        require_floats("scaled_masked_softmax", (4,), x=x)
+        batch = 1 if mask.shape[:1] == (1,) else x.shape[0]
+        _require_shapes("scaled_masked_softmax", (batch, 1, *x.shape[2:]), mask=mask)
         y: torch.Tensor = self._functions.scaled_masked_softmax(x, mask.bool(), scale_factor)
         return y
 
@@ -116,6 +125,16 @@ class ScaledUpperTriangleMaskedSoftmaxModule(ColossalAIModule):
         return y
 
     backward = ScaledMaskedSoftmaxModule.backward
+
+
+def _require_shapes(function: str, shape: tuple[int, ...], **tensors: torch.Tensor) -> None:
+    for name, tensor in tensors.items():
+        if tensor.shape != shape:
+            msg = (
+                f"{function} failed: got {name} of shape {tuple(tensor.shape)}; expected {tuple(shape)}. "
+                f"Fix: pass the {name} of this input."
+            )
+            raise RuntimeError(msg)
 
 
 def _rows(function: str, x: torch.Tensor, normalized_shape: Sequence[int]) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...kernels.functions.outputs import in_float32, in_shapes_of, require_one_place_each, shaped_like
+from ...kernels.functions.outputs import in_float32, in_shapes_of, require_apart, require_one_place_each, shaped_like
 from .module import ColossalAIModule
 
 if TYPE_CHECKING:
@@ -181,6 +181,8 @@ class FusedOptimizerModule:
             RuntimeError: naming the argument, before anything is written.
         """
         grads, params, buffers = _lists("multi_tensor_sgd", tensor_lists, 3)
+        if wd_after_momentum and wd:
+            _require_writable("multi_tensor_sgd", params=params, momenta=buffers)
         kept = [torch.zeros_like(buffer) for buffer in buffers] if momentum == 0 else buffers  # kept, as theirs are
         decayed = [param.detach() * (1 - lr * wd) for param in params] if wd_after_momentum and wd else params
         divisor = _divisor(noop_flag, 1.0 / scale if scale else float("inf")) if scale != 1 else None  # of any sign
@@ -231,13 +233,13 @@ class FusedOptimizerModule:
         """
         given, params, *moments_given = _lists("multi_tensor_lamb", tensor_lists, 4)
         grads, *states = (shaped_like(params, tensors) for tensors in (given, *moments_given))
-        _require_step_of_lamb(step, params, grads, *states)
+        _require_step_of_lamb(step, global_grad_norm, params, grads, *states)
         if not params:
             return
         options = {"wd": weight_decay, "is_averaged": grad_averaging == 1, "is_decoupled": mode == 1, "eps": epsilon}
         corrections = (1 - beta1**step, 1 - beta2**step) if bias_correction == 1 else (1.0, 1.0)
         with torch.no_grad(), in_float32(list(params), *states) as (weights, *moments):
-            norm = global_grad_norm.float()
+            norm = global_grad_norm.float().reshape(())
             clip = torch.where(norm > max_grad_norm, norm / max_grad_norm, 1.0)
             scaled = [grad.float() / clip for grad in grads]
             updates = _lamb_updates(weights, scaled, moments, (beta1, beta2), corrections, options)
@@ -278,13 +280,18 @@ def _divisor(flag: torch.Tensor, divisor: float) -> torch.Tensor:
 
 
 def _require_step_of_lamb(
-    step: int, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], exp_avgs: Sequence[torch.Tensor],
-    exp_avg_sqs: Sequence[torch.Tensor],
+    step: int, norm: torch.Tensor, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor],
+    exp_avgs: Sequence[torch.Tensor], exp_avg_sqs: Sequence[torch.Tensor],
 ) -> None:  # fmt: skip
     function = "multi_tensor_lamb"
     _require_alike(function, params, grads=grads, exp_avgs=exp_avgs, exp_avg_sqs=exp_avg_sqs)
-    for written in (*params, *exp_avgs, *exp_avg_sqs):
-        require_one_place_each(function, written)
+    _require_writable(function, params=params, exp_avgs=exp_avgs, exp_avg_sqs=exp_avg_sqs)
+    if norm.numel() != 1:
+        msg = (
+            f"multi_tensor_lamb failed: got global_grad_norm of shape {tuple(norm.shape)}; expected one number. "
+            f"Fix: pass the first result of multi_tensor_l2norm."
+        )
+        raise RuntimeError(msg)
     if step < 1:
         msg = f"{function} failed: got step {step}; expected 1 or more. Fix: count steps from 1."
         raise ValueError(msg)
@@ -294,12 +301,27 @@ def _require_alike(function: str, params: Sequence[torch.Tensor], **lists: Seque
     """Check that tensors have the parameters' shapes and devices; torch's operators would broadcast."""
     for name, tensors in lists.items():
         for index, (param, tensor) in enumerate(zip(params, tensors, strict=True)):
-            if tensor.shape != param.shape or tensor.device != param.device:
+            if (tensor.shape, tensor.device, tensor.layout) != (param.shape, param.device, torch.strided):
                 msg = (
-                    f"{function} failed: got {name}[{index}] of shape {tuple(tensor.shape)} on {tensor.device}; expected "
-                    f"{tuple(param.shape)} on {param.device}, as params[{index}] is. Fix: pass tensors of the same parameters."
+                    f"{function} failed: got {name}[{index}] of shape {tuple(tensor.shape)} on {tensor.device}; "
+                    f"expected {tuple(param.shape)} on {param.device}, as params[{index}] is, and torch.strided, not "
+                    f"{tensor.layout}. Fix: pass tensors of the same parameters."
                 )
                 raise RuntimeError(msg)
+
+
+def _require_writable(function: str, **lists: Sequence[torch.Tensor]) -> None:
+    """Check tensors that torch's operators write, where no kernel checks them."""
+    for name, tensors in lists.items():
+        for index, tensor in enumerate(tensors):
+            require_one_place_each(function, tensor)
+            if not tensor.is_floating_point() or tensor.layout is not torch.strided or tensor.is_neg():
+                msg = (
+                    f"{function} failed: got {name}[{index}] of {tensor.dtype}, {tensor.layout}, lazily negated: "
+                    f"{tensor.is_neg()}; expected floats, torch.strided, not negated. Fix: pass plain tensors of the model."
+                )
+                raise RuntimeError(msg)
+    require_apart(function, [tensor for tensors in lists.values() for tensor in tensors])
 
 
 def _lists(function: str, lists: Sequence[Sequence[torch.Tensor]], expected: int) -> Sequence[Sequence[torch.Tensor]]:

@@ -10,7 +10,7 @@ import weakref
 from operator import index
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ...kernels.functions.outputs import require_one_place_each
+from ...kernels.functions.outputs import require_apart, require_writable
 from ...kernels.functions.process_bound import ProcessBound
 from ...kernels.functions.registration import mark_changed
 from ..arguments import require_like
@@ -335,7 +335,8 @@ class AsyncIOModule(ProcessBound):
     def deepspeed_memcpy(self, dest: torch.Tensor, src: torch.Tensor) -> int:
         """Copy a tensor to another of its shape and dtype; return 0."""
         require_like("deepspeed_memcpy", tuple(dest.shape), dest.dtype, src=src)
-        require_one_place_each("deepspeed_memcpy", dest)
+        require_writable("deepspeed_memcpy", dest, src)
+        require_apart("deepspeed_memcpy", [dest] if dest.data_ptr() == src.data_ptr() else [dest, src])
         dest.copy_(src)
         return 0
 

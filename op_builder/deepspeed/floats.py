@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from ...kernels.functions.outputs import require_one_place_each, write_output
+from ...kernels.functions.outputs import require_writable, write_output
 from ..arguments import require_floats, require_integers
 
 __all__ = ["FPQuantizerModule", "largest"]
@@ -95,7 +95,7 @@ class FPQuantizerModule:
         form = _format(q_bits, q_mantisa_bits)
         require_floats("quantize", tuple(range(9)), val=val)
         groups = _require_rows("quantize", out, form, group_size, val.numel())
-        require_one_place_each("quantize", out)
+        require_writable("quantize", out, val)
         if groups == 0:
             return out
         given = val.reshape(groups, group_size)
@@ -176,7 +176,8 @@ class FPQuantizerModule:
         form, count = _format(1 + q_mantisa_bits + q_exponent_bits, q_mantisa_bits), indexes.shape[0]
         if count == 0:
             return
-        groups = val.numel() // count // max(group_size, 1)
+        parts = val.shape[0] if val.dim() else 0
+        groups = val.numel() // count // max(group_size, 1) if parts == count else 0
         width = groups * form.row(group_size)
         if width == 0 or val_q.numel() % width or int(indexes.min()) < 0 or int(indexes.max()) * width >= val_q.numel():
             msg = (

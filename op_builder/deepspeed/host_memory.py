@@ -187,12 +187,19 @@ class UtilsModule:
         """Return views of a tensor from :meth:`flatten`.
 
         Args:
-            flat: the tensor that ``flatten`` returned.
+            flat: the tensor that ``flatten`` returned; there may be padding after it.
             tensors: give the shapes of the views.
 
         Raises:
             RuntimeError: when ``flat`` has fewer elements than the tensors.
         """
+        needed = sum(tensor.numel() for tensor in tensors)
+        if flat.dim() != 1 or flat.shape[0] < needed:
+            msg = (
+                f"unflatten failed: got a tensor of shape {tuple(flat.shape)} for tensors of {needed} elements; expected one "
+                f"dimension, and at least as many. Fix: pass what flatten returned for tensors of these shapes."
+            )
+            raise RuntimeError(msg)
         return list(torch._utils._unflatten_dense_tensors(flat, tensors))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ...kernels.functions.outputs import write_output, write_outputs
-from ..arguments import require_like
+from ..arguments import require_floats, require_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,13 +39,17 @@ class InferenceCoreModule:
         """Write ``hidden_states @ weights.T``.
 
         Args:
-            output: ``(tokens, out)``, written.
-            hidden_states: ``(tokens, in)``.
+            output: ``(..., out)``, written.
+            hidden_states: ``(tokens, in)``, or ``(batch, tokens, in)``.
             weights: ``(out, in)``, with the same dtype as the others.
 
         Raises:
-            RuntimeError: when shapes or dtypes do not fit.
+            ValueError: when the input or the weights do not fit.
+            RuntimeError: when the output does not.
         """
+        require_floats("blas_linear", (2, 3), hidden_states=hidden_states)
+        require_floats("blas_linear", (2,), weights=weights)
+        _require_products("blas_linear", hidden_states, weights.t())
         write_output("blas_linear", output, torch.nn.functional.linear(hidden_states, weights))
 
     def blas_4d_matmul(self, c: torch.Tensor, b: torch.Tensor, a: torch.Tensor) -> None:
@@ -53,12 +57,17 @@ class InferenceCoreModule:
 
         Args:
             c: ``(..., n, m)``, written.
-            b: ``(..., k, m)``.
+            b: ``(..., k, m)``, with the same dimensions before the last two.
             a: ``(..., n, k)``.
 
         Raises:
-            RuntimeError: when shapes or dtypes do not fit.
+            ValueError: when a or b does not fit.
+            RuntimeError: when c does not.
         """
+        require_floats("blas_4d_matmul", (2, 3, 4), a=a, b=b)
+        _require_products("blas_4d_matmul", a, b)
+        if a.shape[:-2] != b.shape[:-2]:
+            raise _no_products("blas_4d_matmul", a, b)
         write_output("blas_4d_matmul", c, torch.matmul(a, b))
 
     def rms_norm(self, norm_output: torch.Tensor, norm_input: torch.Tensor, gamma: torch.Tensor, eps: float) -> None:
@@ -211,6 +220,18 @@ def _biased(function: str, activation: torch.Tensor, bias: torch.Tensor | None) 
     channels = bias.reshape(-1) if bias.numel() == activation.shape[-1] else bias  # as deepspeed's callers may pass it
     require_like(function, tuple(activation.shape[-1:]), activation.dtype, bias=channels)
     return activation + channels
+
+
+def _require_products(function: str, rows: torch.Tensor, columns: torch.Tensor) -> None:
+    if rows.shape[-1] != columns.shape[-2] or rows.dtype != columns.dtype:
+        raise _no_products(function, rows, columns)
+
+
+def _no_products(function: str, rows: torch.Tensor, columns: torch.Tensor) -> ValueError:
+    return ValueError(
+        f"{function} failed: got a product of {tuple(rows.shape)}, {rows.dtype}, and {tuple(columns.shape)}, {columns.dtype}; "
+        f"expected the same inner size, batch and dtype. Fix: pass both in the layout that the arguments' description gives."
+    )
 
 
 def _unknown(function: str, act_type: int, known: list[int]) -> NotImplementedError:

@@ -51,7 +51,7 @@ DEEPSPEED_NAMES = {
     "FPQuantizerBuilder": Alias(
         "fp_quantizer", "", "floats:FPQuantizerModule", _BUT_CUDA, plain="plain:SmallFloatsBuilder"
     ),
-    "FusedLambBuilder": Alias("fused_lamb", "LambBuilder", "optimizers:FusedLambModule"),
+    "FusedLambBuilder": Alias("fused_lamb", "LambBuilder", "lamb:FusedLambModule"),
     "FusedLionBuilder": Alias("fused_lion", "LionBuilder", "optimizers:FusedLionModule"),
     "InferenceBuilder": Alias(
         "transformer_inference",

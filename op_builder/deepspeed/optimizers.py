@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...kernels.functions.outputs import in_float32, in_shapes_of, require_one_place_each, require_shape
+from ...kernels.functions.outputs import in_float32, in_shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...kernels.functions.optimizers import AdagradFunctions, LambFunctions, LionFunctions
+    from ...kernels.functions.optimizers import AdagradFunctions, LionFunctions
 
 __all__ = [
     "CPUAdagradModule",
     "CPULionModule",
     "FusedAdamModule",
     "FusedAdamOnCpuModule",
-    "FusedLambModule",
     "FusedLionModule",
+    "refuse_float64",
 ]
 
 
@@ -63,7 +63,7 @@ class FusedAdamModule:
             "adamw_mode": mode == 1, "bias_correction": bool(bias_correction),
         }  # fmt: skip
         grads, params, *states = tensor_lists
-        _refuse_float64("multi_tensor_adam", params)
+        refuse_float64("multi_tensor_adam", params)
         in_shapes_of(self._step, params, grads, *states, step=step, noop_flag=noop_flag, options=options)
 
     def _step(
@@ -83,6 +83,12 @@ class FusedAdamOnCpuModule(FusedAdamModule):
         self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], *states: Sequence[torch.Tensor], step: int,
         noop_flag: torch.Tensor, options: dict[str, Any],
     ) -> None:  # fmt: skip
+        if noop_flag.numel() != 1:
+            msg = (
+                f"multi_tensor_adam failed: got noop_flag of shape {tuple(noop_flag.shape)}; expected one number. "
+                f"Fix: pass torch.zeros(1, dtype=torch.int32)."
+            )
+            raise RuntimeError(msg)
         if noop_flag.item() == 0:
             state_steps = torch.full((len(params),), float(step - 1), dtype=torch.float32, device="cpu").unbind()
             self._op.adam_step(params, grads, *states, state_steps, **options)
@@ -118,7 +124,7 @@ class FusedLionModule:
         """
         _check("multi_tensor_lion", tensor_lists, 3)
         grads, params, states = tensor_lists
-        _refuse_float64("multi_tensor_lion", params)
+        refuse_float64("multi_tensor_lion", params)
         with in_float32(states) as (exp_avgs,):
             in_shapes_of(
                 self._op.lion_step, params, grads, exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
@@ -266,75 +272,12 @@ class CPUAdagradModule:
         return 0
 
 
-class FusedLambModule:
-    """The module ``fused_lamb``."""
-
-    def __init__(self, op: LambFunctions) -> None:
-        self._op = op
-
-    def lamb(
-        self, param: torch.Tensor, param_copy: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
-        grad: torch.Tensor, lr: float, beta1: float, beta2: float, max_coeff: float, min_coeff: float, eps: float,
-        grad_scale: float, step: int, mode: int, bias_correction: Any, weight_decay: float,
-    ) -> torch.Tensor:  # fmt: skip
-        """Take step number ``step`` of one parameter, in place.
-
-        Args:
-            param: the parameter, of any shape; float32, bfloat16 or float16; written.
-            param_copy: receives a copy of the parameter, in its own dtype, unless it is empty.
-            exp_avg: the first moment, with param's number of elements; written.
-            exp_avg_sq: the second moment, like ``exp_avg``.
-            grad: the gradient, with param's number of elements.
-            lr: the learning rate.
-            beta1: the decay of the first moment.
-            beta2: the decay of the second moment.
-            max_coeff: the largest trust ratio.
-            min_coeff: the smallest trust ratio.
-            eps: added inside the square root if mode is 0, otherwise to the root.
-            grad_scale: the gradient is divided by it.
-            step: the number of this step, from 1.
-            mode: see eps.
-            bias_correction: correct the moments for their start at zero.
-            weight_decay: the decay of the parameter.
-
-        Returns:
-            The parameter's trust ratio, float32 ``(1,)``.
-
-        Raises:
-            ValueError: when the mode is neither 0 nor 1, or the gradient's scale is 0.
-            NotImplementedError: when the parameter is float64.
-            RuntimeError: naming the argument, before anything is written.
-        """
-        _check("lamb", (), 0, mode=mode)
-        _refuse_zero("lamb", grad_scale)
-        _refuse_float64("lamb", [param])
-        require_one_place_each("lamb", param_copy)
-        require_shape("lamb", param_copy, param)
-        scale = torch.full((1,), grad_scale, dtype=torch.float32, device=param.device)
-        with in_float32([exp_avg], [exp_avg_sq]) as (exp_avgs, exp_avg_sqs):
-            ratio: torch.Tensor = in_shapes_of(
-                lambda p, g, m, v, **options: self._op.lamb_step(p, g, m, v, step, **options),
-                [param], [grad], exp_avgs, exp_avg_sqs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, eps=eps,
-                min_coeff=min_coeff, max_coeff=max_coeff, bias_correction=bool(bias_correction),
-                eps_inside_sqrt=mode == 0, grad_scale=scale,
-            )  # fmt: skip
-        if param_copy.numel() > 0:
-            with torch.no_grad():  # deepspeed passes the model's own parameters
-                param_copy.copy_(param)
-        return ratio
-
-
 def _beside(noop_flag: torch.Tensor, params: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the flag on the parameters' device: deepspeed makes one on the current device, for parameters on any."""
     return noop_flag.to(params[0].device) if params else noop_flag
 
 
-def _refuse_zero(function: str, grad_scale: float) -> None:
-    if grad_scale == 0:
-        raise ValueError(f"{function} failed: got grad_scale=0, a divisor. Fix: pass the loss scale, or 1.")
-
-
-def _refuse_float64(function: str, params: Sequence[torch.Tensor]) -> None:
+def refuse_float64(function: str, params: Sequence[torch.Tensor]) -> None:
     """Raise the error for which deepspeed's own op is used, which takes float64."""
     if any(tensor.dtype == torch.float64 for tensor in params):
         msg = f"{function} failed: got float64; expected float32, bfloat16 or float16. Fix: use an optimizer of torch.optim."

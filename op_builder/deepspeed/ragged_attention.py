@@ -6,7 +6,7 @@ import ctypes
 
 import torch
 
-from ...kernels.functions.outputs import require_one_place_each
+from ...kernels.functions.outputs import require_apart, require_writable
 from ..arguments import require_floats, require_integers, require_like
 
 __all__ = ["RaggedAttention", "block_numbers", "require_on_host"]
@@ -42,7 +42,9 @@ class RaggedAttention:
         require_like("build_atoms", (2,), torch.int32, batch_metadata=batch_metadata)
         require_like("build_atoms", (*atoms_ten.shape[:1], 8), torch.int32, atoms_ten=atoms_ten)
         require_integers("build_atoms", (2,), seq_metadata=seq_metadata)
-        require_like("build_atoms", tuple(kv_ptrs.shape[:1]), torch.int64, kv_ptrs=kv_ptrs)
+        require_like("build_atoms", (seq_metadata.shape[0], 4), seq_metadata.dtype, seq_metadata=seq_metadata)
+        require_like("build_atoms", (kv_ptrs.numel(),), torch.int64, kv_ptrs=kv_ptrs)
+        require_writable("build_atoms", atoms_ten, batch_metadata)
         sequences = int(batch_metadata[1])
         atoms = []
         if q_block_size > 0 and kv_block_size > 0 and 0 <= sequences <= min(seq_metadata.shape[0], kv_ptrs.shape[0]):
@@ -91,7 +93,8 @@ class RaggedAttention:
         require_like(name, tuple(k.shape), q.dtype, k=k, v=v)
         require_like(name, (*attention_atoms.shape[:1], 8), torch.int32, attention_atoms=attention_atoms)
         require_on_host(name, attention_atoms)
-        require_one_place_each(name, out)
+        require_writable(name, out, q)
+        require_apart(name, [out, q])  # atoms may have queries in common
         blocks, block_size, key_heads, head_size = k.shape
         if min(block_size, key_heads, head_size) == 0 or q.shape[1] % (head_size * key_heads):
             msg = (
@@ -99,7 +102,8 @@ class RaggedAttention:
                 f"of its heads. Fix: pass q of (tokens, heads * {head_size}), with a multiple of {key_heads} heads."
             )
             raise ValueError(msg)
-        addresses = attention_atoms.contiguous().view(torch.int64)[:, 0].tolist()
+        atoms = attention_atoms.clone(memory_format=torch.contiguous_format)  # may begin in the middle of 8 bytes
+        addresses = atoms.view(torch.int64)[:, 0].tolist()
         for atom, address in zip(attention_atoms.tolist(), addresses, strict=True):
             rows, extent = slice(atom[_FIRST], atom[_FIRST] + atom[_QUERIES]), atom[_EXTENT]
             _require_fits(name, atom, q.shape[0], block_size)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from ...kernels.functions.outputs import require_one_place_each
+from ...kernels.functions.outputs import require_writable
 from ..arguments import lie_below, require_floats, require_integers, require_like
 from .ragged_attention import RaggedAttention, block_numbers, require_on_host
 from .ragged_experts import RaggedExperts
@@ -59,7 +59,7 @@ class RaggedOpsModule(RaggedExperts, RaggedAttention):
         require_floats(name, (2,), embedding_weight=embedding_weight)
         vocabulary, channels = embedding_weight.shape
         require_like(name, (input_ids.shape[0], channels), embedding_weight.dtype, embedded_tokens=embedded_tokens)
-        require_one_place_each(name, embedded_tokens)
+        require_writable(name, embedded_tokens, embedding_weight)
         batch = _batch(name, input_ids.shape[0], batch_metadata, seq_metadata, tokens_to_seq)
         ids = input_ids[: batch.tokens].long()
         known = (ids >= 0) & (ids < vocabulary)
@@ -93,9 +93,9 @@ class RaggedOpsModule(RaggedExperts, RaggedAttention):
         require_floats(name, (2,), all_acts=all_acts)
         rows = final_token_acts.shape[0] if final_token_acts.dim() else 0
         require_like(name, (rows, all_acts.shape[1]), all_acts.dtype, final_token_acts=final_token_acts)
-        require_one_place_each(name, final_token_acts)
+        require_writable(name, final_token_acts, all_acts)
         _, sequences = _counts(name, batch_metadata)
-        sequences = min(sequences, rows)
+        _require_rows(name, "sequences", sequences, rows)
         described = _sequences(name, seq_metadata, sequences)
         last = described[:, 0] + described[:, 1] - 1
         _require_range(name, "last tokens", last, all_acts.shape[0])
@@ -181,17 +181,18 @@ def _write_cache(
             f"(tokens, heads * {head_size}), and at most {head_size // 2} frequencies."
         )
         raise ValueError(msg)
-    require_one_place_each(function, kv_cache)
-    require_one_place_each(function, q)
+    require_writable(function, kv_cache, k)
+    if inv_freq is not None:
+        require_writable(function, q, k)
     batch = _batch(function, rows, *about[:3])
     block = _blocks_of(function, batch, about[3], blocks, block_size)
     keys, queries = (part[: batch.tokens].unflatten(1, (-1, head_size)) for part in (k, q))
-    if inv_freq is not None:
-        angles = batch.position[:, None, None] * inv_freq
-        keys = rotated(keys, angles)
+    angles = batch.position[:, None, None] * inv_freq if inv_freq is not None else None
+    place = batch.position % block_size
+    kv_cache[block, place, 0] = keys if angles is None else rotated(keys, angles)
+    kv_cache[block, place, 1] = v[: batch.tokens].unflatten(1, (-1, head_size))
+    if angles is not None:  # last, as the values may be in the same memory
         queries.copy_(rotated(queries, angles))
-    kv_cache[block, batch.position % block_size, 0] = keys
-    kv_cache[block, batch.position % block_size, 1] = v[: batch.tokens].unflatten(1, (-1, head_size))
 
 
 def _blocks_of(function: str, batch: _Batch, kv_ptrs: torch.Tensor, blocks: int, block_size: int) -> torch.Tensor:
@@ -199,7 +200,7 @@ def _blocks_of(function: str, batch: _Batch, kv_ptrs: torch.Tensor, blocks: int,
     if batch.tokens == 0:
         return batch.position
     sequences = int(batch.sequence.max()) + 1
-    require_like(function, tuple(kv_ptrs.shape[:1]), torch.int64, kv_ptrs=kv_ptrs)
+    require_like(function, (kv_ptrs.numel(),), torch.int64, kv_ptrs=kv_ptrs)
     require_on_host(function, kv_ptrs)
     if kv_ptrs.shape[0] < sequences or block_size == 0:
         msg = (
@@ -220,7 +221,7 @@ def _batch(
     function: str, rows: int, batch_metadata: torch.Tensor, seq_metadata: torch.Tensor, tokens_to_seq: torch.Tensor
 ) -> _Batch:
     tokens, sequences = _counts(function, batch_metadata)
-    tokens = min(tokens, rows)
+    _require_rows(function, "tokens", tokens, rows)
     require_integers(function, (1,), tokens_to_seq=tokens_to_seq)
     described = _sequences(function, seq_metadata, sequences)
     sequence = tokens_to_seq[:tokens].long()
@@ -241,6 +242,16 @@ def _counts(function: str, batch_metadata: torch.Tensor) -> tuple[int, int]:
     _require_range(function, "numbers of tokens and sequences", batch_metadata, 2**31)
     tokens, sequences = batch_metadata.tolist()
     return tokens, sequences
+
+
+def _require_rows(function: str, what: str, count: int, rows: int) -> None:
+    """Check that there is a row for each token or sequence; later rows are padding."""
+    if count > rows:
+        msg = (
+            f"{function} failed: got {rows} rows for a batch of {count} {what}; expected a row for each. "
+            f"Fix: pass the whole batch's tensors, or the metadata of this part."
+        )
+        raise ValueError(msg)
 
 
 def _sequences(function: str, seq_metadata: torch.Tensor, sequences: int) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ...kernels.functions.outputs import require_one_place_each
+from ...kernels.functions.outputs import require_apart, require_writable
 from ..arguments import lie_below, require_floats, require_integers, require_like
 
 __all__ = ["RaggedExperts"]
@@ -41,16 +41,17 @@ class RaggedExperts:
         require_like(name, (rows, k), torch.int32, assignments=assignments, offsets=offsets)
         require_like(name, (experts,), torch.int32, expert_counts=expert_counts)
         require_like(name, (2,), torch.int32, batch_metadata=batch_metadata)
+        tokens = int(batch_metadata[0])
         _require(
             name,
-            k <= experts,
-            f"k={k} with {experts} experts",
-            "no more than the number of experts",
-            f"pass k={experts} at most",
+            k <= experts and 0 <= tokens <= rows,
+            f"k={k} with {experts} experts, and logits of {rows} tokens for a batch of {tokens}",
+            "no more than the number of experts, and a row for each token",
+            f"pass k={experts} at most, and the logits of the whole batch",
         )
         for written in (expert_counts, scores, assignments, offsets):
-            require_one_place_each(name, written)
-        tokens = min(max(int(batch_metadata[0]), 0), rows)
+            require_writable(name, written, logits)
+        require_apart(name, [expert_counts, scores, assignments, offsets])
         chosen = logits[:tokens].float().sort(dim=-1, descending=True, stable=True).indices[:, :k]
         scores[:tokens] = logits[:tokens].float().softmax(-1).gather(1, chosen)
         is_of = torch.nn.functional.one_hot(chosen.flatten(), experts)
@@ -90,7 +91,8 @@ class RaggedExperts:
         require_integers(name, (1,), expert_counts=expert_counts)
         require_like(name, tuple(expert_counts.shape), torch.int64, expert_count_cumsums=expert_count_cumsums)
         for written in (moe_input, expert_count_cumsums, mapped_slots):
-            require_one_place_each(name, written)
+            require_writable(name, written, activations)
+        require_apart(name, [moe_input, expert_count_cumsums, mapped_slots])
         ends = expert_counts.long().cumsum(0)
         is_assigned = assignments != _UNASSIGNED
         expert = assignments[is_assigned].long()
@@ -129,7 +131,8 @@ class RaggedExperts:
         require_like(name, (tokens, k), torch.int32, mapped_slots=mapped_slots)
         require_like(name, (expert_count.numel(),), torch.int32, expert_count=expert_count)
         for written in (layer_output, expert_count):
-            require_one_place_each(name, written)
+            require_writable(name, written, moe_output)
+        require_apart(name, [layer_output, expert_count])
         is_assigned = mapped_slots != _UNASSIGNED
         _require_below(name, "rows", mapped_slots[is_assigned], moe_output.shape[0])
         weights = scores.masked_fill(~is_assigned, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ...kernels.functions.outputs import require_one_place_each
+from ...kernels.functions.outputs import require_writable
 from ..arguments import lie_below
 
 __all__ = ["RandomLTDModule"]
@@ -76,7 +76,7 @@ class RandomLTDModule:
             IndexError: on the CPU, when a token number is out of range; nothing is written.
         """
         rows = _rows("token_scatter_", all_activations, sorted_indices, batch_first)
-        require_one_place_each("token_scatter_", all_activations)
+        require_writable("token_scatter_", all_activations, layer_activations)
         batch, kept = sorted_indices.shape
         expected = (batch, kept) if batch_first else (kept, batch)
         if (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from ...kernels.functions.outputs import require_one_place_each
+from ...kernels.functions.outputs import require_writable
 from ..arguments import require_floats, require_like
 from .transformer_layouts import TransformerLayouts
 from .transformer_norms import biased, require_bias
@@ -210,9 +210,10 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
 
 
 def _alibi(alibi: torch.Tensor, batch: int, heads: int, keys: int, head_offset: int, mp_size: int) -> torch.Tensor:
-    rows = alibi.reshape(-1, keys) if keys else alibi.new_empty(0, 0)
+    rows = alibi.flatten(0, -2)
     numbers = torch.arange(batch)[:, None] * heads * mp_size + head_offset + torch.arange(heads)
-    if numbers.numel() and (head_offset < 0 or int(numbers[-1, -1]) >= rows.shape[0]):
+    is_short = numbers.numel() > 0 and (head_offset < 0 or int(numbers[-1, -1]) >= rows.shape[0])
+    if is_short or rows.shape[1] != keys:
         msg = (
             f"softmax failed: got alibi of shape {tuple(alibi.shape)} for {batch} sequences of {heads} heads from head "
             f"{head_offset}, in {mp_size} processes; expected a row of {keys} for each head. Fix: pass alibi of "
@@ -223,5 +224,5 @@ def _alibi(alibi: torch.Tensor, batch: int, heads: int, keys: int, head_offset: 
 
 
 def _written(function: str, given: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    require_one_place_each(function, given)
+    require_writable(function, given, result)
     return given.copy_(result)

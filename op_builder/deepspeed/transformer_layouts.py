@@ -20,13 +20,13 @@ class TransformerLayouts:
 
         Args:
             query: ``(batch, heads, tokens, head size)``.
-            key: like ``query``, with at most 128 tokens.
+            key: like ``query``, with its own number of tokens, at most 128.
             value: like ``key``.
 
         Raises:
             ValueError: when a shape or dtype does not fit.
         """
-        require_floats("add_padding", (4,), query=query, key=key, value=value)
+        _require_of_attention("add_padding", (4,), query, key, value)
         rows = (query.shape[2], _PADDED_KEYS, _PADDED_KEYS)
         return [padded("add_padding", x, row) for x, row in zip((query, key, value), rows, strict=True)]
 
@@ -39,14 +39,15 @@ class TransformerLayouts:
 
         Args:
             query: ``(batch, tokens, channels)``.
-            key: like ``query``.
-            value: like ``query``.
+            key: like ``query``, with its own number of tokens.
+            value: like ``key``.
             heads: the number of heads.
             add_padding: whether to pad the results like :meth:`add_padding`.
 
         Raises:
             ValueError: when a shape or dtype does not fit.
         """
+        _require_of_attention("pad_transform", (3,), query, key, value)
         parts = [heads_of("pad_transform", x, heads) for x in (query, key, value)]
         return self.add_padding(*parts) if add_padding else [part.contiguous() for part in parts]
 
@@ -60,7 +61,7 @@ class TransformerLayouts:
 
         Args:
             mixed_query: of shape ``(batch, tokens, heads * head size)``, in memory ``(batch, heads, tokens, head size)``.
-            key_layer: in memory ``(batch, heads, tokens of the cache, head size)``.
+            key_layer: in memory ``(batch, heads, tokens of the cache, head size)``; the first two may be one.
             rotary_dim: the number of channels of a head to rotate, in halves.
             offset: the position of the first token.
             num_heads: the number of heads.
@@ -76,12 +77,18 @@ class TransformerLayouts:
         query, key = (x.clone(memory_format=torch.contiguous_format) for x in (mixed_query, key_layer))
         batch, tokens, channels = query.shape
         rows, size = batch * num_heads, channels // max(num_heads, 1)
+        is_of_batch = key.shape[0] == batch or (key.shape[0] == rows and key.shape[-1] == size)
         is_right = num_heads > 0 and channels % num_heads == 0 and 2 <= rotary_dim <= size and rotary_dim % 2 == 0
-        if not is_right or rows * size == 0 or key.numel() % (rows * size) or key.numel() < query.numel():
+        if (
+            not (is_right and is_of_batch)
+            or rows * size == 0
+            or key.numel() % (rows * size)
+            or key.numel() < query.numel()
+        ):
             msg = (
                 f"{name} failed: got queries of shape {tuple(query.shape)}, keys of {tuple(key.shape)}, {num_heads} heads and "
-                f"rotary_dim={rotary_dim}; expected whole heads, an even number of a head's channels, and keys for each token. "
-                f"Fix: pass the model's number of heads, and a rotary_dim of at most {size}."
+                f"rotary_dim={rotary_dim}; expected one batch, whole heads, an even number of a head's channels, and keys for "
+                f"each token. Fix: pass the model's number of heads, and a rotary_dim of at most {size}."
             )
             raise ValueError(msg)
         inv_freq = frequencies(rope_theta, rotary_dim, query.device)
@@ -89,6 +96,20 @@ class TransformerLayouts:
         for x in (query.view(rows, tokens, size), key.view(rows, -1, size)[:, :tokens]):
             x.copy_(rotated(x, angles))
         return query, key
+
+
+def _require_of_attention(
+    function: str, dims: tuple[int, ...], query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> None:
+    """Check that keys and values are alike, and differ from the queries in the number of tokens only."""
+    require_floats(function, dims, query=query, key=key, value=value)
+    expected = (*query.shape[:-2], *key.shape[-2:-1], query.shape[-1])
+    if tuple(key.shape) != expected or value.shape != key.shape:
+        msg = (
+            f"{function} failed: got queries of shape {tuple(query.shape)}, keys of {tuple(key.shape)} and values of "
+            f"{tuple(value.shape)}; expected {expected} for keys and values. Fix: pass the three of one attention."
+        )
+        raise ValueError(msg)
 
 
 def heads_of(function: str, x: torch.Tensor, heads: int) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ...kernels.functions.outputs import require_one_place_each
+from ...kernels.functions.outputs import require_writable
 from ..arguments import require_floats, require_like
 from .transformer_layouts import heads_of, padded
 from .transformer_norms import TransformerNorms, biased
@@ -136,7 +136,7 @@ class TransformerProducts(TransformerNorms):
         else:
             inner = self._activated("rms_mlp_gemm", inner, inner.new_zeros(inner.shape[-1:]), activation_type)
         output = _product("rms_mlp_gemm", inner, weight_out, q_scale1, q_int8, transposed_mode)
-        require_one_place_each("rms_mlp_gemm", residual)
+        require_writable("rms_mlp_gemm", residual, total)
         return output, residual.copy_(total)
 
     rms_mlp_gemm_fp32 = rms_mlp_gemm_fp16 = rms_mlp_gemm_bf16 = rms_mlp_gemm

@@ -596,7 +596,8 @@ def test_without_more_threads_a_callback_may_wait_for_a_later_operation(scripts:
     )
     outputs = [output.splitlines() for output in scripts.outputs()]
     assert [output[1] for output in outputs] == ["[2.0, 2.0, 2.0]"] * 2
-    assert outputs[1][0] == "False"  # nobody waited in get_future()
+    if late > 1:  # a rank may stop for as long as the other case takes
+        assert outputs[1][0] == "False"  # nobody waited in get_future()
 
 
 @NEEDS_LIMIT_OF_THREADS

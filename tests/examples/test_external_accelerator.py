@@ -62,7 +62,7 @@ print(json.dumps([member for outcome, member, _ in found if outcome == "unsuppor
 
 
 LIES = """
-import contextlib, torch, anyaccel
+import anyaccel
 from anyaccel.testing import Outcome
 from anyaccel.testing.outcome import run_check
 Toy = type(anyaccel.get_accelerator())
