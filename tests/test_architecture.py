@@ -53,6 +53,29 @@ def _starts_with(names: set[str], *prefixes: str) -> set[str]:
     return {name for name in names if any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)}
 
 
+def test_tensors_are_made_on_a_given_device() -> None:
+    """A program may set torch's default device, which tensors that are made beside its own must not follow."""
+    makers = {"arange", "as_tensor", "empty", "empty_strided", "full", "linspace", "ones", "rand", "randint", "randn"}
+    makers |= {"randperm", "scalar_tensor", "tensor", "zeros", "eye", "asarray"}
+    checked = [ROOT / "op_builder", ROOT / "kernels", ROOT / "anyaccel" / "ops", ROOT / "anyaccel" / "distributed"]
+    calls = [
+        (_relative(file), node)
+        for folder in checked
+        for file in sorted(folder.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and ast.unparse(node.func.value) == "torch"
+    ]
+    made = [(file, node) for file, node in calls if node.func.attr in makers]  # type: ignore[attr-defined]
+    assert len(made) > 20
+    assert not [
+        f"{file}:{node.lineno}"
+        for file, node in made
+        if not {"device", None} & {keyword.arg for keyword in node.keywords}
+    ]
+
+
 def test_accelerator_reaches_op_builder_in_one_place_only() -> None:
     reaching = [
         _relative(file)

@@ -85,7 +85,7 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         """Return a copy of a saved state, as this class keeps it."""
         if key == "step":
             device = _counting_device(group, param)
-            return torch.as_tensor(value, dtype=torch.float32).reshape(()).to(device, copy=True)
+            return torch.as_tensor(value, dtype=torch.float32, device="cpu").reshape(()).to(device, copy=True)
         is_tensor = isinstance(value, torch.Tensor)
         return value.detach().to(param.device, torch.float32, copy=True) if is_tensor else value
 

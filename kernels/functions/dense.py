@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from .autocast import without_autocast
 from .registration import OpFunctions, empty_contiguous
 
 __all__ = ["DenseFunctions", "rows_of"]
@@ -67,7 +68,8 @@ def _require_of_linear(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor
 
 
 def _products(grad_z: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return grad_z @ weight, rows_of(grad_z).t() @ rows_of(x)
+    with without_autocast(x):
+        return grad_z @ weight, rows_of(grad_z).t() @ rows_of(x)
 
 
 def rows_of(x: torch.Tensor) -> torch.Tensor:

@@ -244,4 +244,4 @@ class LambFunctions(_OptimizerFunctions):
             eps=eps, min_coeff=min_coeff, max_coeff=max_coeff, bias_correction=bias_correction,
             eps_inside_sqrt=eps_inside_sqrt, maximize=maximize,
         )  # fmt: skip
-        return torch.empty(0) if ratios is None else ratios
+        return torch.empty(0, dtype=torch.float32, device="cpu") if ratios is None else ratios

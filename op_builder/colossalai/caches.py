@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import torch
 
+from ...kernels.functions.autocast import without_autocast
 from ..arguments import require_floats, require_integers, require_lengths
 
 __all__ = ["convert_float8", "paged_attention", "require_caches", "token_positions", "write_tokens"]
@@ -142,10 +143,11 @@ def paged_attention(
     bias = torch.zeros_like(distance, dtype=query.dtype).masked_fill(distance > 0, -torch.inf)[:, None, None]
     if slopes is not None:
         bias = bias + (slopes[None, :, None, None] * distance[:, None, None]).to(query.dtype)
-    attended = torch.nn.functional.scaled_dot_product_attention(
-        query[:, :, None], held_keys, held_values, attn_mask=bias, scale=scale,
-        enable_gqa=held_keys.shape[1] != query.shape[1],
-    )  # fmt: skip
+    with without_autocast(query):
+        attended = torch.nn.functional.scaled_dot_product_attention(
+            query[:, :, None], held_keys, held_values, attn_mask=bias, scale=scale,
+            enable_gqa=held_keys.shape[1] != query.shape[1],
+        )  # fmt: skip
     return attended[:, :, 0]
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...kernels.functions.autocast import without_autocast
 from ...kernels.functions.outputs import write_output, write_outputs
 from ..arguments import require_floats, require_like
 
@@ -50,7 +51,9 @@ class InferenceCoreModule:
         require_floats("blas_linear", (2, 3), hidden_states=hidden_states)
         require_floats("blas_linear", (2,), weights=weights)
         _require_products("blas_linear", hidden_states, weights.t())
-        write_output("blas_linear", output, torch.nn.functional.linear(hidden_states, weights))
+        with without_autocast(weights):
+            product = torch.nn.functional.linear(hidden_states, weights)
+        write_output("blas_linear", output, product)
 
     def blas_4d_matmul(self, c: torch.Tensor, b: torch.Tensor, a: torch.Tensor) -> None:
         """Write ``a @ b`` to ``c``.
@@ -68,7 +71,9 @@ class InferenceCoreModule:
         _require_products("blas_4d_matmul", a, b)
         if a.shape[:-2] != b.shape[:-2]:
             raise _no_products("blas_4d_matmul", a, b)
-        write_output("blas_4d_matmul", c, torch.matmul(a, b))
+        with without_autocast(a):
+            product = torch.matmul(a, b)
+        write_output("blas_4d_matmul", c, product)
 
     def rms_norm(self, norm_output: torch.Tensor, norm_input: torch.Tensor, gamma: torch.Tensor, eps: float) -> None:
         """Write the rows of ``norm_input``, divided by their root mean square and scaled, to ``norm_output``.

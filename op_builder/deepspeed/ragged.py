@@ -27,7 +27,7 @@ class RaggedUtilsModule:
         from ...accelerator import get_accelerator
 
         accelerator = get_accelerator()
-        on_host = torch.empty(device_mirror.shape, dtype=device_mirror.dtype)
+        on_host = torch.empty(device_mirror.shape, dtype=device_mirror.dtype, device="cpu")
         return (
             accelerator.pin_memory(on_host, make_copy=False) if accelerator.on_accelerator(device_mirror) else on_host
         )

@@ -6,6 +6,7 @@ import ctypes
 
 import torch
 
+from ...kernels.functions.autocast import without_autocast
 from ...kernels.functions.outputs import require_apart, require_writable
 from ..arguments import require_floats, require_integers, require_like
 
@@ -64,7 +65,7 @@ class RaggedAttention:
             )
             raise ValueError(msg)
         if atoms:
-            atoms_ten[: len(atoms)] = torch.tensor(atoms, dtype=torch.int64).to(torch.int32)
+            atoms_ten[: len(atoms)] = torch.tensor(atoms, dtype=torch.int64, device="cpu").to(torch.int32)
         return len(atoms)
 
     def flash_attn_by_atoms(
@@ -104,20 +105,31 @@ class RaggedAttention:
             raise ValueError(msg)
         atoms = attention_atoms.clone(memory_format=torch.contiguous_format)  # may begin in the middle of 8 bytes
         addresses = atoms.view(torch.int64)[:, 0].tolist()
+        checked = []
         for atom, address in zip(attention_atoms.tolist(), addresses, strict=True):
-            rows, extent = slice(atom[_FIRST], atom[_FIRST] + atom[_QUERIES]), atom[_EXTENT]
             _require_fits(name, atom, q.shape[0], block_size)
-            numbers = block_numbers(name, address, atom[_BLOCKS], blocks)
-            seen_k, seen_v = (cache[numbers].flatten(0, 1)[:extent].transpose(0, 1) for cache in (k, v))
-            queries = q[rows].unflatten(1, (-1, head_size)).transpose(0, 1)
-            mask = None
-            if is_causal:
-                places = atom[_POSITION] + torch.arange(atom[_QUERIES])
-                mask = torch.arange(extent) <= places[:, None]
-            result = torch.nn.functional.scaled_dot_product_attention(
-                queries[None], seen_k[None], seen_v[None], mask, scale=softmax_scale, enable_gqa=True
-            )
-            out[rows] = result[0].transpose(0, 1).flatten(1)
+            checked.append((atom, block_numbers(name, address, atom[_BLOCKS], blocks)))
+        for atom, numbers in checked:
+            first = atom[_FIRST]
+            out[first : first + atom[_QUERIES]] = _attended(atom, q, k[numbers], v[numbers], softmax_scale, is_causal)
+
+
+def _attended(
+    atom: list[int], q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, is_causal: bool
+) -> torch.Tensor:
+    """Return the attention of one atom's queries over its blocks."""
+    first, count, extent = atom[_FIRST], atom[_QUERIES], atom[_EXTENT]
+    queries = q[first : first + count].unflatten(1, (-1, k.shape[-1])).transpose(0, 1)
+    keys, values = (blocks.flatten(0, 1)[:extent].transpose(0, 1) for blocks in (k, v))
+    mask = None
+    if is_causal:
+        places = atom[_POSITION] + torch.arange(count, device=q.device)
+        mask = torch.arange(extent, device=q.device) <= places[:, None]
+    with without_autocast(q):
+        result = torch.nn.functional.scaled_dot_product_attention(
+            queries[None], keys[None], values[None], mask, scale=scale, enable_gqa=True
+        )
+    return result[0].transpose(0, 1).flatten(1)
 
 
 def require_on_host(function: str, addresses: torch.Tensor) -> None:
@@ -141,7 +153,7 @@ def block_numbers(function: str, address: int, count: int, blocks: int) -> torch
         ValueError: when the address is null, or a number is not that of a block.
     """
     if count == 0:
-        return torch.empty(0, dtype=torch.int64)
+        return torch.empty(0, dtype=torch.int64, device="cpu")
     numbers = list((ctypes.c_int32 * count).from_address(address)) if address else []
     if not numbers or min(numbers) < 0 or max(numbers) >= blocks:
         msg = (
@@ -149,12 +161,12 @@ def block_numbers(function: str, address: int, count: int, blocks: int) -> torch
             f"numbers from 0 to {blocks - 1}. Fix: keep the list of blocks alive, and allocate all needed blocks."
         )
         raise ValueError(msg)
-    return torch.tensor(numbers)
+    return torch.tensor(numbers, device="cpu")
 
 
 def _atoms_of(described: list[int], address: int, q_block_size: int, kv_block_size: int) -> list[list[int]]:
     start, tokens, seen, _ = described
-    halves = torch.tensor([address]).view(torch.int32).tolist()
+    halves = torch.tensor([address], device="cpu").view(torch.int32).tolist()
     atoms = []
     for done in range(0, tokens, q_block_size):
         queries = min(tokens - done, q_block_size)

@@ -130,7 +130,7 @@ class RaggedOpsModule(RaggedExperts, RaggedAttention):
             )
             raise ValueError(msg)
         about = (batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs)
-        _write_cache("kv_rotary_embeddings", kv_cache, (q, k, v), frequencies(theta_base, rotary_dim), about)
+        _write_cache("kv_rotary_embeddings", kv_cache, (q, k, v), frequencies(theta_base, rotary_dim, q.device), about)
 
     def kv_trained_rotary_embeddings(
         self, kv_cache: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, inv_freq: torch.Tensor,
@@ -232,7 +232,7 @@ def _batch(
         )
         raise ValueError(msg)
     _require_range(function, "numbers of sequences", sequence, sequences)
-    position = described[sequence, 2] + torch.arange(tokens) - described[sequence, 0]
+    position = described[sequence, 2] + torch.arange(tokens, device=sequence.device) - described[sequence, 0]
     _require_range(function, "places in a sequence", position, 2**31)
     return _Batch(tokens, sequence, position)
 

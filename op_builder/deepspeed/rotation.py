@@ -7,7 +7,7 @@ import torch
 __all__ = ["frequencies", "rotated"]
 
 
-def frequencies(theta: float, channels: int, device: torch.device | None = None) -> torch.Tensor:
+def frequencies(theta: float, channels: int, device: torch.device) -> torch.Tensor:
     """Return the angle per token of each channel of a half, float32 ``(channels / 2,)``: ``theta ** (-2 * i / channels)``."""
     return torch.pow(theta, -torch.arange(0, channels, 2, dtype=torch.float32, device=device) / channels)
 

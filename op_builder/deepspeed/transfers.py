@@ -171,7 +171,7 @@ def memory_of(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:
     if tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj():
         return tensor
     if is_read:
-        return torch.empty(tensor.nbytes, dtype=torch.uint8)
+        return torch.empty(tensor.nbytes, dtype=torch.uint8, device="cpu")
     return tensor.cpu().contiguous().resolve_neg().resolve_conj()
 
 

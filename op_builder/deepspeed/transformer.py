@@ -211,7 +211,8 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
 
 def _alibi(alibi: torch.Tensor, batch: int, heads: int, keys: int, head_offset: int, mp_size: int) -> torch.Tensor:
     rows = alibi.flatten(0, -2)
-    numbers = torch.arange(batch)[:, None] * heads * mp_size + head_offset + torch.arange(heads)
+    first = torch.arange(batch, device="cpu")[:, None] * heads * mp_size + head_offset
+    numbers = first + torch.arange(heads, device="cpu")
     is_short = numbers.numel() > 0 and (head_offset < 0 or int(numbers[-1, -1]) >= rows.shape[0])
     if is_short or rows.shape[1] != keys:
         msg = (

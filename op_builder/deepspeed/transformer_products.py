@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from ...kernels.functions.autocast import without_autocast
 from ...kernels.functions.outputs import require_writable
 from ..arguments import require_floats, require_like
 from .transformer_layouts import heads_of, padded
@@ -213,7 +214,8 @@ class TransformerProducts(TransformerNorms):
         """
         require_floats("einsum_sec_sm_ecm", (3,), dispatch=dispatch)
         require_like("einsum_sec_sm_ecm", (dispatch.shape[0], *tokens.shape[1:2]), dispatch.dtype, tokens=tokens)
-        return torch.einsum("sec,sm->ecm", dispatch, tokens)
+        with without_autocast(tokens):
+            return torch.einsum("sec,sm->ecm", dispatch, tokens)
 
     einsum_sec_sm_ecm_fp32 = einsum_sec_sm_ecm_fp16 = einsum_sec_sm_ecm_bf16 = einsum_sec_sm_ecm
 
@@ -248,7 +250,8 @@ def _product(
     require_floats(function, (2,), weight=weight)
     by_rows = weight if q_int8 or transposed else weight.t()
     require_like(function, (by_rows.shape[0], x.shape[-1]), x.dtype, weight=by_rows)
-    return torch.nn.functional.linear(x, by_rows)
+    with without_autocast(x):
+        return torch.nn.functional.linear(x, by_rows)
 
 
 def _dequantized(

@@ -107,11 +107,11 @@ def arguments_of(call: ShapedCall, shapes: Mapping[tuple[str, int], list[int]] |
         call: the call.
         shapes: other shapes than those in the table, by argument and index in its lists.
     """
-    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     made: dict[str, Any] = {}
     for name, written in call.tensors.items():
         several = [
-            _tensor(written, (shapes or {}).get((name, index), shape_of(written)), call.values.get(name))
+            _tensor(written, (shapes or {}).get((name, index), shape_of(written)), call.values.get(name), generator)
             for index in range(max(lists(written), 1))
         ]
         made[name] = [[one] for one in several] if "[[]]" in written else several if lists(written) else several[0]
@@ -130,11 +130,15 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
     return [tensor for one in value for tensor in tensors_of(one)] if isinstance(value, list | tuple) else []
 
 
-def _tensor(written: str, shape: list[int], values: Any) -> torch.Tensor:
+def _tensor(written: str, shape: list[int], values: Any, generator: torch.Generator) -> torch.Tensor:
     named = [word for word in written.split() if re.fullmatch(r"[a-z]+\d\w*", word)]
     dtype = getattr(torch, named[0]) if named else torch.bool if "bool" in written else torch.float32
     if values is None:
-        return torch.randint(1, 4, shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype)
+        return (
+            torch.randint(1, 4, shape, generator=generator).to(dtype)
+            if dtype.is_floating_point
+            else torch.zeros(shape, dtype=dtype)
+        )
     given = torch.tensor(values, dtype=dtype)
     if len(shape) < given.dim():
         return given[0].clone()
