@@ -44,6 +44,8 @@ class MultiTensorFunctions(OpFunctions):
 
         Source: tests/ops/test_multi_tensor.py
         """
+        if not tensors:
+            raise RuntimeError("l2norm failed: got no tensors; expected one or more. Fix: leave the call out.")
         total, norms = self._multi_tensor_l2norm(tensors)
         return total, norms
 

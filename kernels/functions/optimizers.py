@@ -21,10 +21,22 @@ class _OptimizerFunctions(OpFunctions):
 
     def _run(self, params: Sequence[torch.Tensor], *arguments: Any, **options: Any) -> Any:
         if not params:
+            _require_none(self.OP, arguments)
             return None  # without a tensor, the dispatcher could not choose a device
         result = getattr(self, f"_{self.OP}")(params, *arguments, **options)
         mark_changed(params)
         return result
+
+
+def _require_none(op: str, lists: Sequence[Any]) -> None:
+    """Check that there are no gradients and states where there are no parameters."""
+    counts = [len(tensors) for tensors in lists if isinstance(tensors, list | tuple)]
+    if any(counts):
+        msg = (
+            f"{op} failed: got no parameters, and lists of {counts} gradients and states; expected as many of each. "
+            f"Fix: pass the parameters to which they belong."
+        )
+        raise RuntimeError(msg)
 
 
 class MultiTensorAdamFunctions(_OptimizerFunctions):

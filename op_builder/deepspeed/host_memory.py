@@ -206,6 +206,12 @@ class UtilsModule:
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.nbytes <= 1:
         return tensor
+    if tensor.is_neg() or tensor.is_conj():
+        msg = (
+            "cast_to_byte_tensor failed: got a lazily negated or conjugated tensor, whose bytes are those of another; expected "
+            "its own. Fix: pass tensor.resolve_neg().resolve_conj()."
+        )
+        raise ValueError(msg)
     if not torch.ops.aten.is_non_overlapping_and_dense(tensor):
         msg = (
             f"cast_to_byte_tensor failed: got strides {tensor.stride()} for shape {tuple(tensor.shape)}; expected a tensor "

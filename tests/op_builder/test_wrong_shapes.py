@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from .calls import CALLS, NOT_CALLED
-from .calls.call import ShapedCall, arguments_of, dimensions, function_of, lists, loaded, shape_of, tensors_of
+from .calls.call import SIZES, ShapedCall, arguments_of, dimensions, function_of, lists, loaded, shape_of, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,9 +63,9 @@ def _other_shapes(shape: list[int]) -> Iterator[tuple[str, list[int]]]:
     yield "more", [WRONG_IN_FRONT, *shape]
 
 
-def _outcome(call: ShapedCall, change: Change) -> str:
+def _outcome(call: ShapedCall, change: Change | None = None) -> str:
     """Return ``taken`` or ``refused``, or what is wrong with the refusal."""
-    arguments = arguments_of(call, {(change.argument, change.index): change.shape})
+    arguments = arguments_of(call, {(change.argument, change.index): change.shape} if change else None)
     given = tensors_of(arguments)
     before = [tensor.clone() for tensor in given]
     try:
@@ -98,6 +98,32 @@ def test_a_shape_that_does_not_fit_is_refused(call: ShapedCall) -> None:
 def test_what_the_table_accepts_is_tried(call: ShapedCall) -> None:
     tried = {(change.argument, change.kind) for change in _changes(call)}
     assert tried >= {(name, kind) for name, kinds in call.accepts.items() for kind in kinds.split(", ")}
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_any_size_may_be_none_or_one(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everywhere in a call: it computes nothing, or says what it needs."""
+    for call in CALLS:
+        words = [word for written in call.tensors.values() for word in dimensions(written)]
+        for letter in {letter for word in words for letter in re.sub(r"[^a-z]", "", word)}:
+            with monkeypatch.context() as changed:
+                changed.setitem(SIZES, letter, size)
+                assert _outcome(call) in ("taken", "refused"), (call.function, letter)
+
+
+@pytest.mark.parametrize(
+    "call", [call for call in CALLS if any(map(lists, call.tensors.values()))], ids=lambda call: call.function
+)
+def test_lists_of_other_lengths_are_refused(call: ShapedCall) -> None:
+    for name, value in arguments_of(call).items():
+        if call.tensors.get(name, "").startswith("[]") and name != "tensors":
+            with pytest.raises((RuntimeError, ValueError), match="Fix:"):
+                function_of(call)(**arguments_of(call) | {name: []})
+        elif "[[]]" in call.tensors.get(name, ""):
+            for index in range(len(value)):
+                shorter = [[] if at == index else tensors for at, tensors in enumerate(value)]
+                with pytest.raises((RuntimeError, ValueError), match="Fix:"):
+                    function_of(call)(**arguments_of(call) | {name: shorter})
 
 
 def test_every_function_with_two_tensors_has_a_call() -> None:

@@ -315,6 +315,9 @@ def test_a_tensor_is_seen_as_bytes() -> None:
     for tensor in (dense[..., ::2], torch.ones(1).expand(4)):
         with pytest.raises(ValueError, match="expected a tensor without gaps in its memory"):
             module.cast_to_byte_tensor(tensor)
+    for lazy in (torch._neg_view(torch.ones(3)), torch.ones(3, dtype=torch.complex64).conj()):
+        with pytest.raises(ValueError, match="lazily negated or conjugated"):
+            module.cast_to_byte_tensor(lazy)
 
 
 def test_tensors_are_flattened_and_seen_again() -> None:

@@ -172,6 +172,7 @@ def test_in_place_is_told_to_autograd(op: Any) -> None:
         (lambda f, x: f.axpby([x], [x.half()], [x], 1, 1), "got y of float16; expected float32"),
         (lambda f, x: f.axpby([x], [x[:2]], [x], 1, 1), r"got y\[0\] of shape \(2\); expected \(3\)"),
         (lambda f, x: f.l2norm([x.int()]), r"got tensors\[0\] of int32"),
+        (lambda f, x: f.l2norm([]), "got no tensors"),
     ],
 )
 def test_wrong_arguments_are_named(op: Any, call: Any, said: str) -> None:

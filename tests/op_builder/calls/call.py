@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 __all__ = [
+    "SIZES",
     "ShapedCall",
     "arguments_of",
     "dimensions",
