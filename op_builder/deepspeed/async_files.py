@@ -25,6 +25,7 @@ from .transfers import (
     memory_of,
     opened,
     require_memory,
+    size_of,
 )
 
 if TYPE_CHECKING:
@@ -249,10 +250,7 @@ class AsyncIOHandle(ProcessBound):
             )
             raise ValueError(msg)
         if isinstance(file, bool) or not isinstance(file, int | str | bytes | os.PathLike):
-            msg = (
-                f"starting a transfer failed: got {file!r} for the file; expected its path, or the descriptor of an open one. "
-                f"Fix: pass a path."
-            )
+            msg = f"starting a transfer failed: got {file!r} as a file; expected a path, or an open descriptor. Fix: pass a path."
             raise TypeError(msg)
         if is_checked and isinstance(file, int):
             msg = (
@@ -266,7 +264,7 @@ class AsyncIOHandle(ProcessBound):
         one.folder = os.getcwd() if is_checked and not os.path.isabs(path) else ""  # it may be gone
         try:
             direct, buffered = self._opened(file, one)
-            found, end = os.fstat(buffered).st_size, offset + size
+            found, end = size_of(buffered), offset + size
             if is_read and found < end and self._in_flight.size_in_turn(buffered, offset, end) < end:
                 raise error_of(0, path, is_read, found, size, 0)
         except BaseException:

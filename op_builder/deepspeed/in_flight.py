@@ -9,7 +9,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from .transfers import error_of
+from .transfers import error_of, size_of
 
 if TYPE_CHECKING:
     from .transfers import Pending
@@ -113,7 +113,7 @@ class InFlight:
             writes = [one for one in self._pending.values() if not one.is_read and one.files]
             into = [one for one in writes if os.path.samestat(os.fstat(one.files[0]), file)]
         ends = [one.offset + one.tensor.nbytes for one in into if one.offset < end]
-        return max([os.fstat(descriptor).st_size, *(one for one in ends if one > start)])  # a write may just have ended
+        return max([size_of(descriptor), *(one for one in ends if one > start)])  # a write may just have ended
 
     def release_files(self) -> None:
         """Wait for every operation, and close their files; :meth:`wait` still completes and reports them."""

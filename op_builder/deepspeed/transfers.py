@@ -9,6 +9,8 @@ import fcntl
 import functools
 import os
 import stat
+import struct
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -28,10 +30,12 @@ __all__ = [
     "memory_of",
     "opened",
     "require_memory",
+    "size_of",
 ]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_SIZE_OF_DEVICE = 0x80081272  # BLKGETSIZE64 of linux/fs.h
 _DIRECT: int = getattr(os, "O_DIRECT", 0)
 
 
@@ -200,6 +204,15 @@ def opened(file: str | int, is_read: bool, files: list[int]) -> tuple[int, int]:
     if not _DIRECT or not os.path.samestat(*map(os.stat, files)):  # another file has taken the name
         return -1, files[0]
     return files[1], files[0]
+
+
+def size_of(descriptor: int) -> int:
+    """Return a file's size in bytes, a block device's by its driver; other devices have no end, and the largest number."""
+    file = os.fstat(descriptor)
+    if stat.S_ISBLK(file.st_mode):
+        size: int = struct.unpack("=Q", fcntl.ioctl(descriptor, _SIZE_OF_DEVICE, bytes(8)))[0]
+        return size
+    return sys.maxsize if stat.S_ISCHR(file.st_mode) else file.st_size
 
 
 def _require_places(file: str | int) -> None:

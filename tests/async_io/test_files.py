@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import subprocess
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +48,32 @@ def test_a_descriptor_is_read_if_it_is_for_reading(handle: Any, tmp_path: Path) 
 
 @pytest.mark.parametrize("file", [None, True, 1.5])
 def test_what_names_no_file_is_refused(handle: Any, file: Any) -> None:
-    with pytest.raises(TypeError, match=r"for the file; expected its path, or the descriptor of an open one"):
+    with pytest.raises(TypeError, match=r"as a file; expected a path, or an open descriptor"):
         handle.sync_pwrite(torch.zeros(4), file)
+
+
+def test_a_block_device_has_a_size_and_a_character_device_no_end(handle: Any, tmp_path: Path) -> None:
+    zeros = torch.ones(4096, dtype=torch.uint8)
+    assert handle.sync_pread(zeros, "/dev/zero", 1 << 40) == 1
+    assert not zeros.any()
+    (tmp_path / "disk").write_bytes(bytes(1 << 16))
+    if shutil.which("losetup") is None:
+        pytest.skip("no losetup, which makes a block device of a file")
+    made = subprocess.run(["losetup", "-f", "--show", tmp_path / "disk"], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        pytest.skip("only root makes a block device of a file")
+    device = made.stdout.strip()
+    try:
+        written, read = torch.randint(255, (1 << 16,), dtype=torch.uint8), torch.zeros(1 << 16, dtype=torch.uint8)
+        handle.sync_pwrite(written[4096:], device, 4096)
+        handle.sync_pread(read[4096:], device, 4096)
+        assert torch.equal(read[4096:], written[4096:])
+        handle.read(read, device, False)
+        assert torch.equal(read[4096:], written[4096:])
+        with pytest.raises(AsyncIOError, match="got end of file"):
+            handle.sync_pread(read, device, 1)
+    finally:
+        subprocess.run(["losetup", "-d", device], check=True)
 
 
 def test_a_synchronous_descriptor_stays_one(tmp_path: Path) -> None:
