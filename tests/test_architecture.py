@@ -57,7 +57,8 @@ def test_tensors_are_made_on_a_given_device() -> None:
     """A program may set torch's default device, which tensors that are made beside its own must not follow."""
     makers = {"arange", "as_tensor", "empty", "empty_strided", "full", "linspace", "ones", "rand", "randint", "randn"}
     makers |= {"randperm", "scalar_tensor", "tensor", "zeros", "eye", "asarray"}
-    checked = [ROOT / "op_builder", ROOT / "kernels", ROOT / "anyaccel" / "ops", ROOT / "anyaccel" / "distributed"]
+    checked = [ROOT / folder for folder in ("op_builder", "kernels", "accelerator")]
+    checked += [ROOT / "anyaccel" / folder for folder in ("ops", "distributed", "integrations", "testing/checks")]
     calls = [
         (_relative(file), node)
         for folder in checked

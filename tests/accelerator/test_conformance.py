@@ -38,6 +38,19 @@ class TestCPUAsOneOfFour(AcceleratorContract):
         return anyaccel.CPU_Accelerator()
 
 
+@pytest.mark.parametrize("mode", ["default device", "default dtype"])
+def test_a_default_of_torch_changes_no_check(mode: str) -> None:
+    before = torch.get_default_dtype()
+    try:
+        if mode == "default dtype":
+            torch.set_default_dtype(torch.bfloat16)
+        with torch.device("meta") if mode == "default device" else contextlib.nullcontext():
+            results = run_checks(anyaccel.CPU_Accelerator())
+    finally:
+        torch.set_default_dtype(before)
+    assert not [result for result in results if result.outcome is Outcome.WRONG]
+
+
 @pytest.mark.parametrize("accelerator_class", [anyaccel.CUDA_Accelerator, anyaccel.XPU_Accelerator])
 def test_gpus_keep_the_contract(accelerator_class: type[anyaccel.CUDA_Accelerator | anyaccel.XPU_Accelerator]) -> None:
     accelerator = accelerator_class()

@@ -68,7 +68,7 @@ def _supports(accelerator: DeepSpeedAccelerator) -> None:
 
 def _autocast(accelerator: DeepSpeedAccelerator) -> None:
     dtype = accelerator.supported_dtypes()[-1]
-    left = torch.ones(2, 2, device=accelerator.current_device_name())
+    left = torch.ones(2, 2, dtype=torch.float32, device=accelerator.current_device_name())
     with accelerator.autocast(dtype=dtype, enabled=dtype != torch.float32):
         product = left @ left
     expect(product.dtype == dtype, f"a product under autocast({dtype}) is {product.dtype}")

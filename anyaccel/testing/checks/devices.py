@@ -99,7 +99,7 @@ def _on_accelerator(accelerator: DeepSpeedAccelerator) -> None:
     elsewhere = accelerator.on_accelerator(torch.ones(1, device="meta"))
     expect(elsewhere is False, f"on_accelerator(a meta tensor) is {elsewhere!r}")
     if accelerator.device_name() != "cpu":
-        elsewhere = accelerator.on_accelerator(torch.ones(1))
+        elsewhere = accelerator.on_accelerator(torch.ones(1, device="cpu"))
         expect(elsewhere is False, f"on_accelerator(a tensor of the CPU's) is {elsewhere!r}")
 
 

@@ -29,7 +29,7 @@ def _answers_bytes(member: str, accelerator: DeepSpeedAccelerator) -> None:
 
 def _allocate(accelerator: DeepSpeedAccelerator, index: int | None = None) -> torch.Tensor:
     name = accelerator.current_device_name() if index is None else accelerator.device_name(index)
-    return torch.ones(_PROBE_BYTES // 4, device=name)
+    return torch.ones(_PROBE_BYTES // 4, dtype=torch.float32, device=name)
 
 
 def _memory_allocated(accelerator: DeepSpeedAccelerator) -> None:

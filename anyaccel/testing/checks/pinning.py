@@ -17,7 +17,7 @@ __all__ = ["CHECKS"]
 
 
 def _pin_memory(accelerator: DeepSpeedAccelerator) -> None:
-    tensor = torch.arange(6.0).reshape(2, 3)
+    tensor = torch.arange(6.0, device="cpu").reshape(2, 3)
     pinned = accelerator.pin_memory(tensor)
     expect(pinned.tolist() == tensor.tolist(), "pin_memory(t) has other values than t")
     expect(pinned.dtype == tensor.dtype, f"pin_memory(t) is of {pinned.dtype}; expected {tensor.dtype}")
@@ -44,9 +44,9 @@ def _pin_empty(accelerator: DeepSpeedAccelerator) -> None:
 
 
 def _pin_empty_like(accelerator: DeepSpeedAccelerator) -> None:
-    same = accelerator.pin_empty_like(torch.ones(2, 3, dtype=torch.int16))
+    same = accelerator.pin_empty_like(torch.ones(2, 3, dtype=torch.int16, device="cpu"))
     expect(same.shape == (2, 3) and same.dtype == torch.int16, f"pin_empty_like without a dtype gives {same}")
-    like = accelerator.pin_empty_like(torch.ones(2, 3), dtype=torch.float64)
+    like = accelerator.pin_empty_like(torch.ones(2, 3, device="cpu"), dtype=torch.float64)
     expect(like.shape == (2, 3) and like.dtype == torch.float64, f"pin_empty_like gives {like}")
 
 
@@ -58,7 +58,7 @@ def _alignment(accelerator: DeepSpeedAccelerator) -> None:
 
 def _register_host_memory(accelerator: DeepSpeedAccelerator) -> None:
     alignment = accelerator.pin_memory_alignment()
-    host = torch.empty(1 << 16, dtype=torch.uint8)
+    host = torch.empty(1 << 16, dtype=torch.uint8, device="cpu")
     begin = -(-host.data_ptr() // alignment) * alignment
     registered = accelerator.register_host_memory(begin, 4096)
     expect_type(registered, bool, "register_host_memory(…)")

@@ -122,7 +122,7 @@ def _graph_pool(accelerator: DeepSpeedAccelerator) -> None:
 
 def _graphed_callables(accelerator: DeepSpeedAccelerator) -> None:
     device = accelerator.current_device_name()
-    layer = torch.nn.Linear(4, 4).to(device)
+    layer = torch.nn.Linear(4, 4, device="cpu").to(device)
     x = torch.ones(2, 4, device=device)
     with torch.no_grad():  # a graph of autograd that outlives this stream would break the capture
         wanted = layer(x)
