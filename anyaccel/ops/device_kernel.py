@@ -273,7 +273,11 @@ os.register_at_fork(after_in_child=_renew_locks)
 
 def _with_its_name(file: Path, language: str) -> str:
     """Return a file's text after a ``#line`` directive, so that compilers name the file."""
-    text = file.read_text(encoding="utf-8")
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        msg = f"reading {file} failed: got a byte that is not UTF-8 ({error.reason}). Fix: save the file in UTF-8."
+        raise ValueError(msg) from error
     if language == "ptx":
         return text
     quoted = str(file.absolute()).replace("\\", "\\\\").replace('"', '\\"')

@@ -28,7 +28,8 @@ _UNKNOWN_TO_HOSTS = {
 }
 _LACKS = {
     r"\basm\b(?:\s+volatile)?\s*\(": "inline PTX",
-    r"\b(?:malloc|free)\s*\(|\bnew\s+\w|\bdelete\s*(?:\[\s*\]\s*)?\w": "memory from a kernel's heap",
+    r"(?<![\w.>:])(?<!void )(?<!\* )(?<!\*)(?:malloc|free)\s*\(": "memory from a kernel's heap",
+    r"\bnew\s+\w|\bdelete\s*(?:\[\s*\]\s*)?\w": "memory from a kernel's heap",
     r"<<<": "launches from source, neither a host's nor dynamic parallelism",
     r"\b(?:tex[123]D\w*|texCubemap\w*|surf[123]D\w*|cuda(?:Texture|Surface)Object_t)\b": "textures and surfaces",
     r"\b(?:wmma|nvcuda)\s*::": "tensor cores (wmma)",
@@ -38,7 +39,9 @@ _LACKS = {
     r"\b(?:clock|clock64|globaltimer)\s*\(\s*\)": "clocks",
     r"\b__shfl(?:_up|_down|_xor)?\s*\(": "shuffles without a mask; use __shfl_sync and its kind",
 }
-_NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+_NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|\bR"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b(.*)$")
+_ABOUT_EMULATOR = re.compile(r"\s*(?P<not>!\s*)?(?P<defined>defined\s*\(?\s*)?ANYACCEL_BLOCK_EMULATOR\s*\)?\s*$")
 _FLOATS = {
     ("float", 4): torch.float32,
     ("float", 8): torch.float64,
@@ -146,8 +149,33 @@ def _options_of_hosts(options: tuple[str, ...]) -> list[str]:
     return kept
 
 
+def _without_gpus_part(text: str) -> str:
+    """Return a source without the lines that ``#ifndef ANYACCEL_BLOCK_EMULATOR`` keeps from the emulator; lines keep numbers."""
+    kept: list[str] = []
+    branches: list[bool | None] = []  # of each #if: whether the emulator reads this branch; None for other conditions
+    for line in text.split("\n"):
+        directive = _DIRECTIVE.match(line)
+        word, condition = (directive[1], directive[2]) if directive else ("", "")
+        if word in ("if", "ifdef", "ifndef"):
+            branches.append(_is_read(word, condition))
+        elif word in ("elif", "else") and branches and branches[-1] is not None:
+            branches[-1] = not branches[-1] if word == "else" else None
+        elif word == "endif" and branches:
+            branches.pop()
+        kept.append("" if False in branches else line)
+    return "\n".join(kept)
+
+
+def _is_read(word: str, condition: str) -> bool | None:
+    """Return whether the emulator reads what follows a condition about its macro alone; None for another condition."""
+    about = _ABOUT_EMULATOR.match(condition)
+    if about is None or (about["defined"] is None) == (word == "if"):
+        return None
+    return word != "ifndef" and about["not"] is None
+
+
 def _require_only_what_is_there(kernel: KernelSource) -> None:
-    text = _NOT_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), kernel.text)
+    text = _without_gpus_part(_NOT_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), kernel.text))
     shift = 1 if kernel.text.startswith("#line 1 ") else 0
     for pattern, what in _LACKS.items():
         found = re.search(pattern, text)

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "guards.h"
 #include "history.h"
 #include "lines.h"
 #include "memory.h"
@@ -49,6 +50,7 @@ struct Segment {
 struct Module {
   Address wanted = 0;  // an address in its shared memory, that is, in its thread-local variables
   Segment shared;
+  std::vector<Segment> guards;  // in its shared memory
   std::vector<Segment> variables;
 };
 
@@ -68,7 +70,7 @@ State& state() {
   return *one;
 }
 
-std::atomic<bool> is_interrupted{false};
+std::atomic<bool> has_interruption{false};
 
 Page& page_of(State& now, Address number) {
   if (number != now.last_number) {
@@ -109,6 +111,11 @@ Kind kind_of(const State& now, Address at, std::size_t bytes) {
     return Kind::Global;
   }
   if (now.module.shared.has(at, bytes)) {
+    for (const Segment& guard : now.module.guards) {
+      if (guard.has(at, bytes)) {
+        return Kind::Own;  // the compiler's, and not the source's
+      }
+    }
     const auto dynamic = reinterpret_cast<Address>(now.around.shared_memory);
     const bool is_dynamic = at >= dynamic && at < dynamic + kMostSharedBytes;
     return is_dynamic && at + bytes > dynamic + now.around.dynamic_bytes ? Kind::Unknown : Kind::Shared;
@@ -130,7 +137,8 @@ Kind kind_of(const State& now, Address at, std::size_t bytes) {
   return Kind::Unknown;
 }
 
-// Checks and records an access. Returns the fault, whose `what` is null if there is none.
+// Checks and records an access. Returns the fault, whose `what` is null if there is none. A struct may be copied with
+// the bytes between its members, which nobody writes: `alignment` is 0 for the copy of a range.
 Fault fault_of(State& now, Address at, std::size_t bytes, std::size_t alignment, Access access,
                const void* instruction) {
   const Kind kind = kind_of(now, at, bytes);
@@ -140,7 +148,7 @@ Fault fault_of(State& now, Address at, std::size_t bytes, std::size_t alignment,
   if (kind == Kind::Own) {
     return {access == Access::Atomic ? "atomic operation on a thread's own memory" : nullptr};
   }
-  if (at % alignment != 0) {
+  if (alignment != 0 && at % alignment != 0) {
     return {"misaligned access"};
   }
   if (kind == Kind::Constant) {
@@ -148,14 +156,23 @@ Fault fault_of(State& now, Address at, std::size_t bytes, std::size_t alignment,
   }
   const bool is_one = is_one_cell(page_of(now, at / kPage), at, bytes);
   Fault fault;
+  std::size_t unwritten = 0;
   for (Address byte = at; byte < (is_one ? at + 1 : at + bytes) && fault.what == nullptr; ++byte) {
     Page& page = page_of(now, byte / kPage);
     if (!is_one && byte % kPage == 0) {
       is_one_cell(page, byte, 1);
     }
-    fault = now.history.note(page.cells[byte % kPage / page.unit], access, kind == Kind::Shared, instruction);
+    Cell& cell = page.cells[byte % kPage / page.unit];
+    if (alignment == 0 && !is_one && now.history.is_unwritten(cell, access, kind == Kind::Shared)) {
+      ++unwritten;
+      continue;
+    }
+    if (access == Access::Read && !now.history.are_here(cell.reads)) {
+      note_progress();  // a thread that waits reads the same again
+    }
+    fault = now.history.note(cell, access, kind == Kind::Shared, instruction);
   }
-  return fault;
+  return unwritten == bytes ? Fault{"uninitialised shared memory"} : fault;
 }
 
 // Describes the other access of a race: ", and written by thread 3, at src.cu:12".
@@ -199,6 +216,9 @@ int find_module(dl_phdr_info* info, std::size_t, void* result) {
   if (!shared.has(module.wanted, 1)) {
     return 0;
   }
+  for (const auto& [offset, bytes] : guards_of(info->dlpi_name)) {
+    module.guards.push_back({shared.begin + offset, shared.begin + offset + bytes, true});
+  }
   module.shared = shared;
   module.variables = std::move(variables);
   return 1;
@@ -209,7 +229,7 @@ void access(void* address, std::size_t bytes, std::size_t alignment, Access kind
   if (!now.is_running) {
     return;
   }
-  if (is_interrupted.load(std::memory_order_relaxed)) {
+  if (is_interrupted()) {
     fail("interrupted");
   }
   const auto at = reinterpret_cast<Address>(address);
@@ -225,10 +245,10 @@ void begin_launch(const Surroundings& surroundings) {
   State& now = state();
   now.last_number = 0;
   now.around = surroundings;
-  now.module = {reinterpret_cast<Address>(surroundings.shared_memory), {}, {}};
+  now.module = {reinterpret_cast<Address>(surroundings.shared_memory), {}, {}, {}};
   dl_iterate_phdr(&find_module, &now.module);
   now.history.begin_launch();
-  is_interrupted = false;
+  has_interruption = false;
   now.is_running = true;
 }
 
@@ -248,7 +268,9 @@ void end_launch() {
   state().pages.clear();
 }
 
-void interrupt() { is_interrupted = true; }
+void interrupt() { has_interruption = true; }
+
+bool is_interrupted() { return has_interruption.load(std::memory_order_relaxed); }
 
 }  // namespace emulator::accesses
 
@@ -264,17 +286,22 @@ void check_atomic(const Site& site, const volatile void* at, std::size_t bytes) 
 }
 
 void note_atomic(const Site& site, bool has_changed) {
+  if (accesses::is_interrupted()) {
+    fail("interrupted");
+  }
   if (has_changed) {
     note_progress();
     return;
   }
-  if (accesses::is_interrupted.load(std::memory_order_relaxed)) {
-    fail("interrupted");
-  }
   spin(site);
 }
 
-void fence() { accesses::state().history.fence(); }
+void fence() {
+  if (accesses::is_interrupted()) {
+    fail("interrupted");
+  }
+  accesses::state().history.fence();
+}
 
 }  // namespace emulator
 
@@ -292,19 +319,19 @@ ON_ACCESS(, 1, 1)
 ON_ACCESS(, 2, 2)
 ON_ACCESS(, 4, 4)
 ON_ACCESS(, 8, 8)
-ON_ACCESS(, 16, 16)
-// Accesses through types that the source declares as unaligned.
-ON_ACCESS(unaligned_, 2, 1)
-ON_ACCESS(unaligned_, 4, 1)
-ON_ACCESS(unaligned_, 8, 1)
-ON_ACCESS(unaligned_, 16, 1)
+ON_ACCESS(, 16, 0)  // also structs with a smaller alignment; -fsanitize=alignment checks that of vectors
+// Accesses of types whose alignment is less than their size: structs, and types that the source declares as unaligned.
+ON_ACCESS(unaligned_, 2, 0)
+ON_ACCESS(unaligned_, 4, 0)
+ON_ACCESS(unaligned_, 8, 0)
+ON_ACCESS(unaligned_, 16, 0)
 
 // Copies of structs. The compiler does not pass their alignment.
 extern "C" EMULATOR_EXPORT void __tsan_read_range(void* at, unsigned long bytes) {
-  access(at, bytes, 1, Access::Read, __builtin_return_address(0));
+  access(at, bytes, 0, Access::Read, __builtin_return_address(0));
 }
 extern "C" EMULATOR_EXPORT void __tsan_write_range(void* at, unsigned long bytes) {
-  access(at, bytes, 1, Access::Write, __builtin_return_address(0));
+  access(at, bytes, 0, Access::Write, __builtin_return_address(0));
 }
 extern "C" EMULATOR_EXPORT void __tsan_func_entry(void*) {}
 extern "C" EMULATOR_EXPORT void __tsan_func_exit() {}
@@ -315,15 +342,15 @@ extern "C" EMULATOR_EXPORT void __tsan_init() {}
 #define ON_COPY(name, copy)                                                                    \
   extern "C" EMULATOR_EXPORT void* name##copy(void* to, const void* from, std::size_t bytes) { \
     if (bytes != 0) {                                                                          \
-      access(const_cast<void*>(from), bytes, 1, Access::Read, __builtin_return_address(0));    \
-      access(to, bytes, 1, Access::Write, __builtin_return_address(0));                        \
+      access(const_cast<void*>(from), bytes, 0, Access::Read, __builtin_return_address(0));    \
+      access(to, bytes, 0, Access::Write, __builtin_return_address(0));                        \
     }                                                                                          \
     return std::copy(to, from, bytes);                                                         \
   }
 #define ON_SETTING(name)                                                                  \
   extern "C" EMULATOR_EXPORT void* name##memset(void* to, int value, std::size_t bytes) { \
     if (bytes != 0) {                                                                     \
-      access(to, bytes, 1, Access::Write, __builtin_return_address(0));                   \
+      access(to, bytes, 0, Access::Write, __builtin_return_address(0));                   \
     }                                                                                     \
     return std::memset(to, value, bytes);                                                 \
   }

@@ -32,6 +32,7 @@ void fence();
 
 // Ends the launch at its next access. Called from another thread.
 void interrupt();
+bool is_interrupted();
 
 }  // namespace emulator::accesses
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -151,6 +152,10 @@ class Scheduler {
       threads_[number].state = State::Ready;
     }
     while (problem_.empty()) {
+      if (accesses::is_interrupted()) {  // threads that only wait for each other access nothing
+        problem_ = "interrupted";
+        return;
+      }
       bool are_spinning = false;
       for (unsigned number = 0; number < count_ && problem_.empty(); ++number) {
         if (threads_[number].state == State::Ready) {
@@ -195,7 +200,7 @@ class Scheduler {
         "divergence in block " + block() + ": " + whereabouts(number) + " by thread " + name(number) + ", " + how;
   }
 
-  // Resumes the lanes of a warp that wait for each other. All lanes of the mask must be at the same place.
+  // Resumes the lanes of a warp that wait for each other. Others wait until the lanes of their masks have come, too.
   void release_warp(unsigned first, bool& has_moved) {
     const unsigned end = std::min(first + kWarp, count_);
     for (unsigned number = first; number < end; ++number) {
@@ -203,15 +208,25 @@ class Scheduler {
         return;
       }
     }
+    Lanes complete = 0;
+    Lanes waiting = 0;
     for (unsigned number = first; number < end; ++number) {
-      if (threads_[number].state == State::AtWarp && !is_complete(first, end, number)) {
+      const bool is_waiting = threads_[number].state == State::AtWarp;
+      if (is_waiting && !has_right_mask(first, end, number)) {
         return;
       }
+      waiting |= static_cast<Lanes>(is_waiting) << (number - first);
+      complete |= static_cast<Lanes>(is_waiting && !find_missing(first, end, number)) << (number - first);
+    }
+    if (waiting != 0 && complete == 0) {  // nobody will come
+      const unsigned number = first + lowest_lane(waiting);
+      note_divergence(number, *find_missing(first, end, number));
+      return;
     }
     std::uint64_t (&given)[kWarp] = given_[first / kWarp];
     for (unsigned number = first; number < end; ++number) {
       Thread& thread = threads_[number];
-      if (thread.state != State::AtWarp) {
+      if ((complete >> (number - first) & 1u) == 0) {
         continue;
       }
       given[number - first] = thread.value;
@@ -226,8 +241,9 @@ class Scheduler {
 
   static unsigned lowest_lane(Lanes mask) { return static_cast<unsigned>(std::countr_zero(mask)); }
 
-  // Returns whether all lanes in a waiting thread's mask wait at the same place. Otherwise records the problem.
-  bool is_complete(unsigned first, unsigned end, unsigned number) {
+  // Returns whether a waiting thread's mask and source are possible, and agree with those of the lanes at the same
+  // place. Otherwise records the problem.
+  bool has_right_mask(unsigned first, unsigned end, unsigned number) {
     const Thread& thread = threads_[number];
     const unsigned lane = number - first;
     if ((thread.mask >> lane & 1u) == 0) {
@@ -242,13 +258,26 @@ class Scheduler {
     for (unsigned other = first; other < end && problem_.empty(); ++other) {
       const Thread& peer = threads_[other];
       const bool is_meant = (thread.mask >> (other - first) & 1u) != 0;
-      if (is_meant && (peer.state != State::AtWarp || peer.site != thread.site)) {
-        note_divergence(number, other);
-      } else if (is_meant && peer.mask != thread.mask) {
+      if (is_meant && peer.state == State::AtWarp && peer.site == thread.site && peer.mask != thread.mask) {
         note_wrong_mask(number, "whose mask differs from lane " + std::to_string(other - first) + "'s");
       }
     }
     return problem_.empty();
+  }
+
+  // Returns a lane of a waiting thread's mask that does not wait for the same lanes: at the same shuffle, or at any
+  // __syncwarp.
+  std::optional<unsigned> find_missing(unsigned first, unsigned end, unsigned number) const {
+    const Thread& thread = threads_[number];
+    for (unsigned other = first; other < end; ++other) {
+      const Thread& peer = threads_[other];
+      const bool is_same = peer.state == State::AtWarp && peer.mask == thread.mask &&
+                           (peer.site == thread.site || (peer.is_ordered && thread.is_ordered));
+      if ((thread.mask >> (other - first) & 1u) != 0 && !is_same) {
+        return other;
+      }
+    }
+    return std::nullopt;
   }
 
   // Resumes the block's threads. All of them must be at one barrier.

@@ -76,7 +76,7 @@ void History::add(Accessors& some, bool is_shared, const void* instruction) cons
 }
 
 Fault History::note(Cell& cell, Access access, bool is_shared, const void* instruction) {
-  if (access != Access::Write && is_shared && !are_here(cell.writes) && !are_here(cell.atomics)) {
+  if (is_unwritten(cell, access, is_shared)) {
     return {"uninitialised shared memory"};
   }
   if (access == Access::Atomic && cell.atomics.exist && (!are_here(cell.atomics) || cell.atomics.are_of_blocks)) {

@@ -45,10 +45,15 @@ class History {
   void set_thread(unsigned thread) { thread_ = thread; }
   void pass_barrier() { barrier_ = ++now_; }
   void sync_warp(unsigned first_thread, Lanes mask);
-  void fence() { fenced_ = now_; }
+  void fence() { fenced_ = now_++; }  // what follows is not released by it
 
   // Records an access of the current thread. Returns the fault, whose `what` is null if there is none.
   Fault note(Cell& cell, Access access, bool is_shared, const void* instruction);
+
+  // Returns whether an access reads shared memory that the block has not written.
+  bool is_unwritten(const Cell& cell, Access access, bool is_shared) const {
+    return access != Access::Write && is_shared && !are_here(cell.writes) && !are_here(cell.atomics);
+  }
 
   // Returns whether the latest of these accesses is one of the current block.
   bool are_here(const Accessors& some) const { return some.exist && some.moment >= block_; }

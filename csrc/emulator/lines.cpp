@@ -53,7 +53,7 @@ std::string line_of(const void* instruction) {
   std::snprintf(offset, sizeof(offset), "0x%lx", static_cast<unsigned long>(at));
   const char* const command[] = {"addr2line", "-s", "-e", info.dli_fname, offset, nullptr};
   std::string line = said_by(command);
-  line.resize(std::min(line.size(), line.find_first_of(" \n")));
+  line.resize(std::min({line.size(), line.find('\n'), line.find(" (discriminator")}));
   return line.empty() || line[0] == '?' ? std::string(info.dli_fname) + "+" + offset : line;
 }
 

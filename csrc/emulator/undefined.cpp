@@ -1,7 +1,7 @@
-// Reports what is undefined in C++ itself: misaligned pointers, indices beyond an array, and divisions by zero. Kernels
-// are compiled with -fsanitize for these, which calls the functions here. The checks of accesses.cpp are not enough:
-// compilers split a vector access into parts, each of which may be aligned, and a thread's own arrays lie beside its
-// other variables.
+// Reports what is undefined in C++ itself: misaligned pointers, indices beyond an array, and divisions without a
+// result, which end a process on the host. Kernels are compiled with -fsanitize for these, which calls the functions
+// here. The checks of accesses.cpp are not enough: compilers split a vector access into parts, each of which may be
+// aligned, and a thread's own arrays lie beside its other variables.
 
 #include <cstdint>
 #include <cstdio>
@@ -62,6 +62,14 @@ extern "C" EMULATOR_EXPORT void __ubsan_handle_out_of_bounds(Index* found, std::
          "index " + std::to_string(static_cast<long>(index)) + " of an array " + found->array->name, found->place);
 }
 
-extern "C" EMULATOR_EXPORT void __ubsan_handle_divrem_overflow(Division* found, std::uintptr_t, std::uintptr_t) {
-  report("division by zero", std::string("of ") + found->type->name, found->place);
+extern "C" EMULATOR_EXPORT void __ubsan_handle_divrem_overflow(Division* found, std::uintptr_t,
+                                                               std::uintptr_t divisor) {
+  report(divisor == 0 ? "division by zero" : "overflow of a division", std::string("of ") + found->type->name,
+         found->place);
 }
+
+// Sums, differences and products wrap around, as they do on a GPU.
+extern "C" EMULATOR_EXPORT void __ubsan_handle_add_overflow(void*, std::uintptr_t, std::uintptr_t) {}
+extern "C" EMULATOR_EXPORT void __ubsan_handle_sub_overflow(void*, std::uintptr_t, std::uintptr_t) {}
+extern "C" EMULATOR_EXPORT void __ubsan_handle_mul_overflow(void*, std::uintptr_t, std::uintptr_t) {}
+extern "C" EMULATOR_EXPORT void __ubsan_handle_negate_overflow(void*, std::uintptr_t) {}

@@ -28,8 +28,8 @@ __all__ = ["BlockEmulator", "BlockEmulatorBuilder", "EmulatedKernel", "Parameter
 
 _LANGUAGE = CSRC / "emulator" / "language"
 _FLAGS = (
-    "-std=c++20", "-O1", "-g1", "-fsanitize=thread,alignment,bounds,integer-divide-by-zero", "-w", "-fPIC",
-    "-fvisibility=hidden", "-fno-exceptions", "-fno-omit-frame-pointer", "-DANYACCEL_BLOCK_EMULATOR",
+    "-std=c++20", "-O1", "-g1", "-fsanitize=thread,alignment,bounds,integer-divide-by-zero,signed-integer-overflow",
+    "-w", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-omit-frame-pointer", "-DANYACCEL_BLOCK_EMULATOR",
     "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset",  # what is expanded in place is not checked
 )  # fmt: skip
 _OF_GCC = ("-fno-gnu-unique", "-fno-ipa-reference-addressable")  # or a shared array that nothing writes is a constant
@@ -42,9 +42,12 @@ _FIXES = {
     "access out of bounds": "compare the index with the number of elements",
     "misaligned access": "read vectors only from addresses that are a multiple of their size",
     "division by zero": "test the divisor first; a GPU gives any result",
+    "overflow of a division": "test for the smallest number divided by -1 first; a GPU gives any result",
     "uninitialised shared memory": "write it first in each block, and put __syncthreads() between the write and the read",
 }
 _NEAR_BYTES = 1 << 20
+_INTERVAL = 0.01
+"""Seconds between two interruptions of a kernel: the first may come before it has begun."""
 _AS_A_BUG = "correct the source at that line"
 
 
@@ -54,7 +57,7 @@ class BlockEmulatorBuilder(HostLibrary):
     NAME = "block_emulator"
     SOURCES = tuple(
         f"emulator/{name}.cpp"
-        for name in ("accesses", "block", "fibers", "history", "launch", "lines", "tensors", "undefined")
+        for name in ("accesses", "block", "fibers", "guards", "history", "launch", "lines", "tensors", "undefined")
     )
 
     def cxx_args(self) -> list[str]:
@@ -245,24 +248,36 @@ class EmulatedKernel:
             raise self._fault(problem, tensors)
 
     def _problem(self, request: _Request) -> str:
-        """Run a request in a separate thread: Ctrl-C is handled only by a thread that waits in Python."""
+        """Run a request in a separate thread: Ctrl-C is handled only by a thread that waits in Python.
+
+        Whatever the handler of a signal raises, the kernel has ended afterwards: its memory may be freed. After an exception,
+        ``Thread.join`` takes a thread for ended that is not, and so do Python 3.10 to 3.12's ``is_alive``.
+        """
         said: list[bytes | None] = []
-        library = self._emulator.library
-        worker = threading.Thread(target=lambda: said.append(library.emulator_run(ctypes.byref(request))), daemon=True)
-        worker.start()
-        try:
-            worker.join()
-        except BaseException:
-            while worker.is_alive():
-                library.emulator_interrupt(ctypes.byref(request))
-                worker.join(0.01)
-            raise
+        library, has_ended = self._emulator.library, threading.Event()
+
+        def run() -> None:
+            try:
+                said.append(library.emulator_run(ctypes.byref(request)))
+            finally:
+                has_ended.set()
+
+        threading.Thread(target=run, daemon=True).start()
+        raised: BaseException | None = None
+        while not has_ended.is_set():
+            try:
+                while not has_ended.wait(_INTERVAL if raised else None):
+                    library.emulator_interrupt(ctypes.byref(request))
+            except BaseException as error:  # noqa: BLE001  # raised below
+                raised = raised or error
+        if raised is not None:
+            raise raised
         return (said[0] or b"").decode(errors="replace")
 
     def _fault(self, problem: str, tensors: Sequence[TensorMemory]) -> KernelFaultError:
         kind = problem.partition(":")[0]
         kind = "divergence" if kind.startswith("divergence") else kind
-        place = re.search(r", at (\S+:\d+)", problem) or re.search(r" at (\S+:\d+)", problem)
+        place = re.search(r", at (.+?:\d+)", problem) or re.search(r" at ((?:(?! at ).)+?:\d+)", problem)
         found = re.search(r"at 0x([0-9a-f]+) by", problem)
         if kind == "access out of bounds" and found is not None:
             problem += _nearest(int(found[1], 16), tensors)

@@ -63,7 +63,7 @@ def preloaded_with_tsan() -> dict[str, str]:
 
 def built_engine(*, under_tsan: bool, group: str) -> Path:
     """Return the library that runs blocks and, unless ThreadSanitizer does, checks their accesses."""
-    checks = [EMULATOR / name for name in ("accesses.cpp", "history.cpp", "lines.cpp")]
+    checks = [EMULATOR / name for name in ("accesses.cpp", "guards.cpp", "history.cpp", "lines.cpp")]
     own = [HERE / "no_checks.cpp"] if under_tsan else [*checks, HERE / "memory.cpp"]
     sources = [EMULATOR / "block.cpp", EMULATOR / "fibers.cpp", HERE / "launch.cpp", *own]
     options = ["-std=c++20", "-O2", "-g", *_lanes(group), f"-I{EMULATOR}", *map(str, sources)]

@@ -48,14 +48,21 @@ Shuffled<Value> shuffle_xor(const Site& site, Lanes mask, Value value, int other
   return taken<Shuffled<Value>>(site, mask, value, source < group_of(width) + width ? source : lane());
 }
 
+// Returns the lanes that the block has of this warp; its last warp may have fewer.
+inline Lanes lanes_of_block() {
+  const unsigned left = block_size.x * block_size.y * block_size.z - thread_number() / kWarp * kWarp;
+  return left >= kWarp ? ~Lanes{0} : (Lanes{1} << left) - 1;
+}
+
 // Calls `visit` with the value of each lane in the mask.
 template <typename Value, typename Visit>
 EMULATOR_UNCHECKED void visit_lanes(const Site& site, Lanes mask, Value value, Visit visit) {
   std::uint64_t bits = 0;
   __builtin_memcpy(&bits, &value, sizeof(Value));
   const std::uint64_t* const given = gather(site, mask, bits, lane());
+  const Lanes present = mask & lanes_of_block();
   for (unsigned other = 0; other < kWarp; ++other) {
-    if ((mask >> other & 1u) != 0) {
+    if ((present >> other & 1u) != 0) {
       Value theirs;
       __builtin_memcpy(&theirs, &given[other], sizeof(Value));
       visit(other, theirs);
@@ -70,17 +77,22 @@ EMULATOR_UNCHECKED inline Lanes ballot(const Site& site, Lanes mask, int is_true
   return result;
 }
 
+EMULATOR_UNCHECKED inline bool are_all(const Site& site, Lanes mask, int is_true) {
+  return ballot(site, mask, is_true == 0) == 0;
+}
+
 template <typename Value>
 EMULATOR_UNCHECKED Lanes matching(const Site& site, Lanes mask, Value value) {
   Lanes result = 0;
   visit_lanes(site, mask, value, [&](unsigned other, Value theirs) EMULATOR_UNCHECKED {
-    result |= static_cast<Lanes>(theirs == value) << other;
+    const bool is_same = __builtin_memcmp(&theirs, &value, sizeof(Value)) == 0;  // bits: NaN matches, and 0 not -0
+    result |= static_cast<Lanes>(is_same) << other;
   });
   return result;
 }
 
-template <typename Value, typename Combine>
-EMULATOR_UNCHECKED Value reduced(const Site& site, Lanes mask, Value value, Combine combine) {
+template <typename Combine, typename Value>
+EMULATOR_UNCHECKED Value reduced(const Site& site, Combine combine, Lanes mask, Value value) {
   static_assert(std::is_same_v<Value, int> || std::is_same_v<Value, unsigned>, "CUDA reduces int and unsigned");
   bool is_first = true;
   Value result{};
@@ -94,12 +106,12 @@ EMULATOR_UNCHECKED Value reduced(const Site& site, Lanes mask, Value value, Comb
 }  // namespace emulator
 
 #define __syncthreads() static_cast<void>(::emulator::barrier(EMULATOR_SITE("__syncthreads")))
-#define __syncthreads_count(is_true) \
-  static_cast<int>(::emulator::barrier(EMULATOR_SITE("__syncthreads_count"), (is_true) != 0))
-#define __syncthreads_or(is_true) \
-  static_cast<int>(::emulator::barrier(EMULATOR_SITE("__syncthreads_or"), (is_true) != 0) != 0)
-#define __syncthreads_and(is_true) \
-  static_cast<int>(::emulator::barrier(EMULATOR_SITE("__syncthreads_and"), (is_true) == 0) == 0)
+#define __syncthreads_count(...) \
+  static_cast<int>(::emulator::barrier(EMULATOR_SITE("__syncthreads_count"), (__VA_ARGS__) != 0))
+#define __syncthreads_or(...) \
+  static_cast<int>(::emulator::barrier(EMULATOR_SITE("__syncthreads_or"), (__VA_ARGS__) != 0) != 0)
+#define __syncthreads_and(...) \
+  static_cast<int>(::emulator::barrier(EMULATOR_SITE("__syncthreads_and"), (__VA_ARGS__) == 0) == 0)
 #define __syncwarp(...) \
   ::emulator::sync_warp(EMULATOR_SITE("__syncwarp"), ~::emulator::Lanes{0} __VA_OPT__(&(__VA_ARGS__)))
 
@@ -107,19 +119,18 @@ EMULATOR_UNCHECKED Value reduced(const Site& site, Lanes mask, Value value, Comb
 #define __shfl_xor_sync(...) ::emulator::shuffle_xor(EMULATOR_SITE("__shfl_xor_sync"), __VA_ARGS__)
 #define __shfl_down_sync(...) ::emulator::shuffle_down(EMULATOR_SITE("__shfl_down_sync"), __VA_ARGS__)
 #define __shfl_up_sync(...) ::emulator::shuffle_up(EMULATOR_SITE("__shfl_up_sync"), __VA_ARGS__)
-#define __ballot_sync(mask, is_true) ::emulator::ballot(EMULATOR_SITE("__ballot_sync"), mask, is_true)
-#define __any_sync(mask, is_true) static_cast<int>(::emulator::ballot(EMULATOR_SITE("__any_sync"), mask, is_true) != 0)
-#define __all_sync(mask, is_true) \
-  static_cast<int>(::emulator::ballot(EMULATOR_SITE("__all_sync"), mask, (is_true) == 0) == 0)
-#define __match_any_sync(mask, value) ::emulator::matching(EMULATOR_SITE("__match_any_sync"), mask, value)
-#define EMULATOR_REDUCED(name, mask, value, combine) \
-  ::emulator::reduced(EMULATOR_SITE(name), mask, value, [](auto left, auto right) { return combine; })
-#define __reduce_add_sync(mask, value) EMULATOR_REDUCED("__reduce_add_sync", mask, value, left + right)
-#define __reduce_min_sync(mask, value) EMULATOR_REDUCED("__reduce_min_sync", mask, value, left < right ? left : right)
-#define __reduce_max_sync(mask, value) EMULATOR_REDUCED("__reduce_max_sync", mask, value, left < right ? right : left)
-#define __reduce_and_sync(mask, value) EMULATOR_REDUCED("__reduce_and_sync", mask, value, left& right)
-#define __reduce_or_sync(mask, value) EMULATOR_REDUCED("__reduce_or_sync", mask, value, left | right)
-#define __reduce_xor_sync(mask, value) EMULATOR_REDUCED("__reduce_xor_sync", mask, value, left ^ right)
+#define __ballot_sync(...) ::emulator::ballot(EMULATOR_SITE("__ballot_sync"), __VA_ARGS__)
+#define __any_sync(...) static_cast<int>(::emulator::ballot(EMULATOR_SITE("__any_sync"), __VA_ARGS__) != 0)
+#define __all_sync(...) static_cast<int>(::emulator::are_all(EMULATOR_SITE("__all_sync"), __VA_ARGS__))
+#define __match_any_sync(...) ::emulator::matching(EMULATOR_SITE("__match_any_sync"), __VA_ARGS__)
+#define EMULATOR_REDUCED(name, combine, ...) \
+  ::emulator::reduced(EMULATOR_SITE(name), [](auto left, auto right) { return combine; }, __VA_ARGS__)
+#define __reduce_add_sync(...) EMULATOR_REDUCED("__reduce_add_sync", left + right, __VA_ARGS__)
+#define __reduce_min_sync(...) EMULATOR_REDUCED("__reduce_min_sync", left < right ? left : right, __VA_ARGS__)
+#define __reduce_max_sync(...) EMULATOR_REDUCED("__reduce_max_sync", left < right ? right : left, __VA_ARGS__)
+#define __reduce_and_sync(...) EMULATOR_REDUCED("__reduce_and_sync", left& right, __VA_ARGS__)
+#define __reduce_or_sync(...) EMULATOR_REDUCED("__reduce_or_sync", left | right, __VA_ARGS__)
+#define __reduce_xor_sync(...) EMULATOR_REDUCED("__reduce_xor_sync", left ^ right, __VA_ARGS__)
 
 EMULATOR_HAS_NO("__activemask: name the lanes in the mask") unsigned __activemask();
 
