@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "block.h"
+#include "history.h"
 
 namespace emulator::accesses {
 
@@ -29,6 +30,10 @@ void end_launch();
 // A fence of the current thread. Accesses of its block before the fence happen before accesses of a later block that
 // follow an atomic operation on a byte which this block has changed atomically.
 void fence();
+
+// Checks and records an access by an instruction of the kernel, and ends the launch if it is a fault. `alignment` is 0
+// for the copy of a struct or a range.
+void access(void* address, std::size_t bytes, std::size_t alignment, Access kind, const void* instruction);
 
 // Ends the launch at its next access. Called from another thread.
 void interrupt();

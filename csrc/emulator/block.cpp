@@ -32,19 +32,6 @@ struct Thread {
   bool is_ordered = false;  // at a warp's barrier rather than at a shuffle
 };
 
-std::string name_of(const Coordinates& at, const Coordinates& size) {
-  if (size.y == 1 && size.z == 1) {
-    return std::to_string(at.x);
-  }
-  return "(" + std::to_string(at.x) + "," + std::to_string(at.y) + "," + std::to_string(at.z) + ")";
-}
-
-Coordinates coordinates_of(std::uint64_t number, const Coordinates& size) {
-  const std::uint64_t row = number / size.x;
-  return {static_cast<unsigned>(number % size.x), static_cast<unsigned>(row % size.y),
-          static_cast<unsigned>(row / size.y)};
-}
-
 // Runs the blocks one after the other. There is one scheduler, and all blocks use its fibers.
 class Scheduler {
  public:
@@ -353,16 +340,5 @@ void note_progress() { scheduler().note_progress(); }
 void fail(const std::string& what) { scheduler().fail(what); }
 
 void trap(const Site& site) { fail(std::string(site.what) + ": by " + name_of_thread() + ", at " + place_of(site)); }
-
-std::string place_of(const Site& site) {
-  const std::string file = site.file;
-  return file.substr(file.rfind('/') + 1) + ":" + std::to_string(site.line);
-}
-
-std::string name_of_thread() {
-  return "thread " + name_of(thread_index, block_size) + " of block " + name_of(block_index, grid_size);
-}
-
-std::string name_of_thread_number(unsigned number) { return name_of(coordinates_of(number, block_size), block_size); }
 
 }  // namespace emulator

@@ -30,6 +30,8 @@ void note_progress();
 // "src.cu:12"
 std::string place_of(const Site& site);
 // "thread 3 of block 1", or "thread (3,0,1) of block (1,2,0)" if there is more than one dimension
+std::string name_of(const Coordinates& at, const Coordinates& size);
+Coordinates coordinates_of(std::uint64_t number, const Coordinates& size);
 std::string name_of_thread();
 std::string name_of_thread_number(unsigned number);
 

@@ -56,9 +56,11 @@ class BlockEmulatorBuilder(HostLibrary):
 
     NAME = "block_emulator"
     SOURCES = tuple(
-        f"emulator/{name}.cpp"
-        for name in ("accesses", "block", "fibers", "guards", "history", "launch", "lines", "tensors", "undefined")
-    )
+        f"emulator/{name}.cpp" for name in (
+            "accesses", "block", "fibers", "guards", "history", "instrumentation", "launch", "lines", "names", "tensors",
+            "undefined",
+        )
+    )  # fmt: skip
 
     def cxx_args(self) -> list[str]:
         return ["-O2", "-std=c++20", "-pthread"]

@@ -63,9 +63,11 @@ def preloaded_with_tsan() -> dict[str, str]:
 
 def built_engine(*, under_tsan: bool, group: str) -> Path:
     """Return the library that runs blocks and, unless ThreadSanitizer does, checks their accesses."""
-    checks = [EMULATOR / name for name in ("accesses.cpp", "guards.cpp", "history.cpp", "lines.cpp")]
+    checks = [
+        EMULATOR / name for name in ("accesses.cpp", "guards.cpp", "history.cpp", "instrumentation.cpp", "lines.cpp")
+    ]
     own = [HERE / "no_checks.cpp"] if under_tsan else [*checks, HERE / "memory.cpp"]
-    sources = [EMULATOR / "block.cpp", EMULATOR / "fibers.cpp", HERE / "launch.cpp", *own]
+    sources = [*(EMULATOR / f"{name}.cpp" for name in ("block", "fibers", "names")), HERE / "launch.cpp", *own]
     options = ["-std=c++20", "-O2", "-g", *_lanes(group), f"-I{EMULATOR}", *map(str, sources)]
     return _built("engine", options, [*EMULATOR.glob("*.h"), *sources])
 
