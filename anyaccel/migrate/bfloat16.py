@@ -72,6 +72,11 @@ def _asks_for_cuda(plan: Plan, test: cst.BaseExpression) -> bool:
 
 def _names_half(plan: Plan, asked: cst.CSTNode) -> bool:
     """Return whether float16 is named in the statement of a question, where its answer is read, or before it."""
+    further = regions_of(plan.view, asked).other
+    while isinstance(further, cst.If):
+        if further.orelse is None:
+            return False  # what is chosen before may be what a CPU used
+        further = further.orelse
     for other in _values(regions_of(plan.view, asked).other):
         chosen = plan.view.code(other)
         if _FLOAT32.search(chosen) and not NAMES_HALF.search(_BFLOAT16.sub("", chosen)):

@@ -32,6 +32,7 @@ __all__ = ["LISTED", "decide", "decide_types"]
 RULE = "device-name"
 _CUDA_TEXT = re.compile(r"^cuda(:\d*)?$")
 _OF_SOMETHING_ELSE = re.compile(r"^(impl|implementation|backend|kernel|mode|provider|engine|lang|language)$")
+_PROVIDER = re.compile(r"(^|[_.])(provider|engine|onnx)(_|$)", re.IGNORECASE)
 _OF_OTHER_MACHINES = {"mtia", "tpu"}
 _TORCHS = re.compile(r"^(auto|default|none|gpu|rocm|cpu|cuda|mps|vulkan|meta|cuda:\d*|\d*)$", re.IGNORECASE)
 _IDS = ("device_ids", "output_device")
@@ -55,10 +56,28 @@ def decide_types(plan: Plan) -> None:
             continue
         written = plan.view.code(device)
         is_type = isinstance(node.test, cst.Comparison) and isinstance(node.test.left, cst.Attribute)
+        if not is_type and _is_for_provider(plan.view, node):
+            plan.leave(node, RULE, "chooses a provider or an engine, whose names are not those of torch's devices")
+            plan.claim(*node.children)
+            continue
         plan.needs_torch |= not is_type
         plan.rewrite(
             node, RULE, _always(f"{written}.type" if is_type else f"torch.device({written}).type"), tuple(node.children)
         )
+
+
+def _is_for_provider(view: SourceView, choice: cst.IfExp) -> bool:
+    """Return whether a choice is returned by a function for a provider or an engine, or gets such a name."""
+    around = view.parent(choice)
+    names = [dotted(each.target) for each in around.targets] if isinstance(around, cst.Assign) else []
+    if isinstance(around, cst.Return):
+        function = view.function_around(choice)
+        names = [function.name.value] if isinstance(function, cst.FunctionDef) else []
+    elif isinstance(around, cst.Arg) and around.keyword is not None:
+        names = [around.keyword.value]
+    elif isinstance(around, cst.DictElement):
+        names = [text_of(around.key)]
+    return any(_PROVIDER.search(name or "") for name in names)
 
 
 def _always(code: str) -> Build:

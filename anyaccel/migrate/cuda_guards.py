@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["advice_on", "guard_around", "is_program", "of_guards_named", "without_lines", "writes_kernels"]
 
 _LANGUAGES = ("cupy", "cutlass", "deep_gemm", "numba", "pycuda", "tilelang", "triton")
+_OF_KERNEL = re.compile(r"[Cc]uda|CUDA|[Kk]ernel")
 _CUDNNS = re.compile(r"[\"']aten::cudnn_\w+[\"']")
 _ENTRY = re.compile(r"^if .*__main__", re.MULTILINE)
 _SAYS = re.compile(
@@ -87,11 +88,20 @@ def writes_kernels(view: SourceView) -> bool:
     if _CUDNNS.search(view.source):
         return True
     for statement in view.of(cst.Import, cst.ImportFrom):
+        if isinstance(statement, cst.ImportFrom) and _imports_kernels(statement):
+            return True
         module = getattr(statement, "module", None)
         parts = (dotted(module) or "").split(".") if module is not None else []
         if library_of(statement) in _LANGUAGES or any(each in _LANGUAGES for each in parts):
             return True  # the second is a package of the program's, such as ``parts.numba.loss``
     return False
+
+
+def _imports_kernels(statement: cst.ImportFrom) -> bool:
+    """Return whether kernels come from a package's part for CUDA: ``from layers.nbit.cuda import LinearCuda``."""
+    parts = (dotted(statement.module) or "").split(".") if statement.module is not None else []
+    names = [] if isinstance(statement.names, cst.ImportStar) else [dotted(each.name) or "" for each in statement.names]
+    return "cuda" in parts[1:] and parts[0] != "torch" and any(map(_OF_KERNEL.search, names))
 
 
 def of_guards_named(view: SourceView, named: list[Regions]) -> Objection | None:

@@ -20,7 +20,7 @@ __all__ = ["correct_docstrings", "docstring_of", "if_available"]
 RULE = "device-name"
 _MEMBERS = {"cuda": "device_name", "nccl": "communication_backend_name"}
 _WORD = re.compile(r"^(cuda(:\d+)?|nccl)$")
-_HEAD = r"^(?P<indent>[ \t]*)(?::param\b[^:\n]*\s)?[*`]*{name}[*`]*\s*(?:[(:=,]|--?\s)"
+_HEAD = r"^(?P<indent>[ \t]*)(?:[-*] +)?(?::param\b[^:\n]*\s)?[*`]*{name}[*`]*\s*(?:[(:=,]|--?\s)"
 _DEFAULT = (
     r"((?:(?:by )?default(?:s|ed)?(?: value)?(?: to| is| ?:| ?=|,)?:?|默认值?[为是]?:?) *`*)"
     r"""(torch\.device\()?(["']?){word}\3(?(2)\))(?![\w:])"""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .choices import asks_availability
+from .device_text import is_device_literal
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -49,6 +50,8 @@ def _leave_calls(plan: Plan, where: cst.CSTNode, reason: str) -> None:
     for node in plan.view.inside(where, cst.Attribute, cst.Name):
         around = plan.view.parent(node)
         is_longest = not (isinstance(around, cst.Attribute) and around.value is node)
+        if any(map(is_device_literal, plan.view.ancestors(node))):
+            continue  # f"cuda:{torch.cuda.current_device()}" names a device, whatever the condition asks
         if is_longest and plan.view.name(node).startswith("torch.cuda.") and plan.is_open(node):
             plan.leave(node, "runtime-call", reason)
 

@@ -39,6 +39,9 @@ _TELLS = re.compile(r"^(print|.*\.(info|debug|warn|warning|error|log))$")
 _OF_LIBRARY = "sets up a library with devices of its own"
 _OTHER = re.compile(r"(^|_)(sort|provider|engine)(_by)?$")
 _OF_OPTION = "compares an option that is no device"
+_ASKS = re.compile(r"(is|has|on|uses?|supports?)_(\w+_)?cuda(_|$)")
+_OF_NAMED = "joined to a question that is for CUDA by its name"
+_NAMED = re.compile(r"\w[_-]cuda$")
 _OF_SWITCHES = "decides about cuDNN's and TF32's switches, which other devices do not read"
 
 
@@ -55,20 +58,42 @@ def leave_meant_for_cuda(plan: Plan) -> None:
             leave_unless_stored(plan, both, _OF_SWITCHES)
         elif "onnxruntime.get_device()" in plan.view.code(both):
             leave_unless_stored(plan, both, _OF_ONNXRUNTIME)
+        elif isinstance(both.operator, cst.And) and any(map(_names_cuda, plan.view.inside(both, cst.Call))):
+            leave_unless_stored(plan, both, _OF_NAMED)
     for asked in plan.view.of(cst.Comparison):
         if _OTHER.search(_compared(plan, asked)):
             leave_names(plan, asked, _OF_OPTION)
+    for test in plan.view.of(cst.If):
+        if _chooses_by_name(test.test):
+            _leave_devices(plan, test.body, _OF_OPTION)
     for stop in plan.view.of(cst.Assert, cst.If):
         if _is_before_vendor(plan, stop):
             leave_questions(plan, stop.test, _OF_VENDOR)
         if isinstance(stop, cst.If) and _only_sets_up(plan, stop):
             leave_questions(plan, stop, _OF_LIBRARY)
-            for text in plan.view.inside(stop.body, cst.SimpleString):
-                if is_device_literal(text) and plan.is_open(text):
-                    plan.leave(text, "device-name", _OF_LIBRARY)
+            _leave_devices(plan, stop.body, _OF_LIBRARY)
     for call in plan.view.of(cst.Call):
         if "faiss" in (plan.view.name(call.func) or dotted(call.func) or "").lower():
             _decide_faiss(plan, call)
+
+
+def _names_cuda(call: cst.Call) -> bool:
+    """Return whether a function asks for CUDA by its name, and stays: ``is_cuda_device(device)``."""
+    return isinstance(call.func, cst.Name) and _ASKS.match(call.func.value) is not None
+
+
+def _chooses_by_name(test: cst.BaseExpression) -> bool:
+    """Return whether a test is for an option with a name for CUDA: ``kind == "pytorch_cuda"``."""
+    is_one = isinstance(test, cst.Comparison) and len(test.comparisons) == 1
+    target = test.comparisons[0] if isinstance(test, cst.Comparison) and is_one else None
+    is_equal = target is not None and isinstance(target.operator, cst.Equal)
+    return is_equal and target is not None and _NAMED.search(text_of(target.comparator) or "") is not None
+
+
+def _leave_devices(plan: Plan, block: cst.CSTNode, reason: str) -> None:
+    for text in plan.view.inside(block, cst.SimpleString):
+        if is_device_literal(text) and plan.is_open(text):
+            plan.leave(text, "device-name", reason)
 
 
 def _compared(plan: Plan, asked: cst.Comparison) -> str:

@@ -55,6 +55,7 @@ _ENSURED = re.compile(
 )
 _IF_NOT = re.compile(r"\b(?P<if>if|when|where) CUDA (?:is not|isn't) available", re.IGNORECASE)
 _NAMES_DEVICE = re.compile(r"[\"'`]cuda:\w")
+_OF_DEVICE = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)cuda(?::\d+)?\b(?!-)")
 _OF_BACKEND = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)nccl\b(?!-)", re.IGNORECASE)
 _IF = re.compile(r"\b(?P<if>if|when|where) CUDA (?:is )?available", re.IGNORECASE)
 _NUMBERED = re.compile(rf"{_CUDA}(?= #?\Z)")
@@ -244,10 +245,11 @@ def _correct_help(plan: Plan, option: cst.Call) -> None:
     if told is None or not ones or not _is_rewritten(ones):
         return
     is_backend = any(one.rule == "comm-backend" for one in ones)
-    fills_in = is_backend and (dotted(option.func) or "").endswith("add_argument")
+    fills_in = (dotted(option.func) or "").endswith("add_argument")
+    filled_in = _OF_BACKEND if is_backend else _OF_DEVICE
     for text in _texts(told):
         if isinstance(text, cst.SimpleString):
-            _reword(plan, text, lambda old: if_available(_OF_BACKEND.sub(r"\1%(default)s", old) if fills_in else old))
+            _reword(plan, text, lambda old: if_available(filled_in.sub(r"\1%(default)s", old) if fills_in else old))
 
 
 def _decided(plan: Plan, region: cst.CSTNode) -> list[SiteDecision]:

@@ -30,6 +30,7 @@ _IGNORES = re.compile(r"^(pass|continue|return( (False|None|0|-1))?|[\w.]+ = (Fa
 _CATCHES = re.compile(r"\b(Exception|BaseException|RuntimeError|AssertionError|DGLError|\w*(Cuda|CUDA)\w*Error)\b")
 _LEAVES = re.compile(r"^(return|raise|continue|break)\b|^[\w.]+ = (False|None)$")
 _ASKS = re.compile(r"\b(set_device|get_device_(properties|name))\b")
+_FIGURES = re.compile(r"torch\.cuda\.(get_device_properties|get_device_capability|get_device_name|mem_get_info)\(")
 _COUNTS = re.compile(r"\.(device_count|(max_)?memory_(allocated|reserved))$")
 _OF_LIST = "tries which CUDA devices exist; a CPU accepts every number, so use get_accelerator().device_count()"
 _OF_PROBE = "tries whether CUDA works, which a CPU always does in its place; decide what other devices answer"
@@ -70,7 +71,14 @@ def _is_probe(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool:
     is_loop = any(dotted(each.test) == "True" for each in view.inside(attempt.body, cst.While))
     is_endless = is_loop and all(map(_IGNORES.match, caught)) and len(attempt.body.body) == 1
     is_told = _gives_another_answer(view, attempt) or _keeps_answer(view, attempt, caught)
+    is_told = is_told or _ends_early(view, attempt, caught)
     return is_answer or is_endless or is_told or _switches(view, attempt)
+
+
+def _ends_early(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool:
+    """Return whether a function returns something because of what CUDA's memory or properties are, and goes on if it fails."""
+    returns = next(iter(view.inside(attempt.body, cst.Return)), None) is not None
+    return returns and _FIGURES.search(view.code(attempt.body)) is not None and set(caught) <= {"pass", "..."}
 
 
 def _keeps_answer(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool:
@@ -110,10 +118,12 @@ def _is_of_device(view: SourceView, body: cst.BaseSuite, value: cst.BaseExpressi
 def _gives_another_answer(view: SourceView, attempt: cst.Try) -> bool:
     """Return whether a short ``try`` and its handler give different constants: ``return device, True`` and ``…, False``."""
     handler = attempt.handlers[0] if len(attempt.handlers) == 1 else None
-    if handler is None or len(attempt.body.body) > _SHORT or not _last_lines_of_handlers(view, attempt):
+    if handler is None or not _last_lines_of_handlers(view, attempt):
         return False
     if _goes_without(view, attempt, handler):
         return True
+    if len(attempt.body.body) > _SHORT:
+        return False
     given, other = (_given_at_end(each) for each in (attempt.body, handler.body))
     if given is None or other is None or given[0] != other[0]:
         return False
@@ -133,9 +143,19 @@ def _gives_another_answer(view: SourceView, attempt: cst.Try) -> bool:
 
 
 def _goes_without(view: SourceView, attempt: cst.Try, handler: cst.ExceptHandler) -> bool:
-    """Return whether a handler sets the size of a group to 1 that the ``try`` could not join: ``world_size, rank = 1, 0``."""
+    """Return whether a handler goes on without a group that the ``try`` could not join.
+
+    It sets the group's size to 1, ``world_size, rank = 1, 0``, or a name to False that the ``try`` sets to True.
+    """
     joins = any((dotted(each.func) or "").endswith("init_process_group") for each in view.inside(attempt, cst.Call))
     values = [each.value for each in view.inside(handler.body, cst.Assign)]
+    pairs = (
+        {(dotted(each.targets[0].target), view.code(each.value)) for each in view.inside(block, cst.Assign)}
+        for block in (attempt.body, handler.body)
+    )
+    given, other = pairs
+    if joins and any((name, "False") in other for name, value in given if value == "True"):
+        return True
     return joins and any(isinstance(each, cst.Integer) for value in values for each in view.inside(value, cst.Integer))
 
 
