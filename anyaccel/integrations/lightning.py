@@ -101,7 +101,7 @@ class _Members:
         if not indices or len(set(indices)) < len(indices) or not all(0 <= index < count for index in indices):
             msg = (
                 f"choosing devices failed: got devices={devices!r}; expected a number of devices or their indices, and "
-                f"'{cls.name()}' has {count} here. Fix: pass devices=1, or 'auto' for all."
+                f"'{cls.name()}' has {count} here. Fix: pass devices=1, or the index of one, as in devices=[0]."
             )
             raise SelectionError(msg)
         return indices
@@ -137,6 +137,8 @@ def _indices(devices: int | str | list[int], count: int) -> list[int]:
         devices = given if "," in devices else given[0] if given else 0
     if isinstance(devices, int):
         return list(range(count if devices == -1 else devices))
+    if any(isinstance(index, bool) or not isinstance(index, int | str) for index in devices):
+        raise TypeError(devices)
     return [int(index) for index in devices]
 
 
@@ -164,7 +166,8 @@ def _register(package: str, accelerator: DeepSpeedAccelerator) -> Any:
         members = {"serves": accelerator, "package": package}
         made = type(f"{name.upper()}Accelerator", (_Members, accelerators.Accelerator), members)
         registry.register(name, made, description=f"anyaccel's {type(accelerator).__name__}", override=True)
-        if not hasattr(connector._choose_strategy, "__wrapped__"):
+        if not hasattr(connector, "_anyaccel_is_here"):  # others may have wrapped the methods, too
+            connector._anyaccel_is_here = True
             connector._choose_strategy = _with_device(package, methods[0])
             connector._check_and_init_precision = _with_autocast(package, methods[1], given)
     return registry
@@ -179,9 +182,12 @@ def _with_device(package: str, choose: Any) -> Any:
         if not isinstance(connector.accelerator, _Members):
             return strategy
         if isinstance(strategy, str):  # a strategy for several devices: each makes a stream of torch.cuda
+            count = len(connector._parallel_devices)
+            several = f"{count} devices" if count > 1 else "several nodes with a device each"
+            fix = "pass devices=1" if count > 1 else "pass num_nodes=1"
             msg = (
-                f"choosing Lightning's strategy failed: got several devices of '{connector.accelerator.name()}'; its "
-                f"'{strategy}' needs CUDA's streams. Fix: pass devices=1, or a strategy= made for this device."
+                f"choosing Lightning's strategy failed: got {several} of '{connector.accelerator.name()}'; its "
+                f"'{strategy}' needs CUDA's streams. Fix: {fix}, or a strategy= made for this device."
             )
             raise SelectionError(msg)
         (device,) = connector._parallel_devices

@@ -41,16 +41,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose marker requires another accelerator, before its fixtures are set up."""
     for marker in item.iter_markers("requires_accelerator"):
-        if marker.kwargs:
-            raise _no_names(marker.kwargs)
-        _require(*marker.args)
+        _require(*marker.args, **marker.kwargs)
 
 
-def _require(*names: str) -> None:
+def _require(*names: str, **others: object) -> None:
     from .. import get_accelerator
 
-    if not all(isinstance(name, str) for name in names):
-        raise _no_names(names)
+    if others:
+        raise _no_names(others)
+    if not all(isinstance(name, str) and name == name.lower() and ":" not in name for name in names):
+        raise _no_names(names)  # no device has such a name, so that the test would never run
     here = get_accelerator().device_name()
     if not (here in names if names else here != "cpu"):
         pytest.skip(f"needs the accelerator {' or '.join(names) or 'of a device'}; here it is {here}")
@@ -59,5 +59,6 @@ def _require(*names: str) -> None:
 def _no_names(got: object) -> pytest.UsageError:
     return pytest.UsageError(
         f"reading the names for requires_accelerator failed: got {got!r}; "
-        f"expected names. Fix: requires_accelerator('cuda', 'xpu')."  # anyaccel: ignore[device-name]
+        f"expected names of devices, in lower case and without an index. "
+        f"Fix: requires_accelerator('cuda', 'xpu')."  # anyaccel: ignore[device-name]
     )

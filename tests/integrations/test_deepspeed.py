@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -115,6 +115,8 @@ import deepspeed
 import anyaccel.integrations.deepspeed, anyaccel
 assert deepspeed.accelerator.get_accelerator() is anyaccel.get_accelerator()
 assert not deepspeed.ops.op_builder.CPUAdamBuilder.__module__.startswith("anyaccel")
+for name in ("CPUAdamBuilder", "CCLCommBuilder", "ShareMemCommBuilder", "EvoformerAttnBuilder"):
+    assert deepspeed.accelerator.get_accelerator().create_op_builder(name) is not None, name
 """,
         DS_ACCELERATOR="cpu",
     )
@@ -316,6 +318,32 @@ def test_a_program_runs_unedited(run_python: Run, tmp_path: Path, how: str) -> N
     said = run_python(code, DS_ACCELERATOR="cpu", **env).stdout
     given = ["--local_rank=0"] * ("launcher" in how) + ["--epochs", "3"]
     assert f"anyaccel.accelerator.cpu_accelerator {given} __main__" in said
+
+
+LATE = """
+import atexit, pickle, threading, time
+class State: pass
+def save():
+    time.sleep(0.5)
+    open("saved", "wb").write(pickle.dumps(State()))
+atexit.register(lambda: print("at exit", len(pickle.dumps(State()))))
+threading.Thread(target=save).start()
+print(__file__, __spec__ and __spec__.name)
+"""
+
+
+@pytest.mark.parametrize("how", ["file", "module", "folder"])
+def test_what_runs_after_a_programs_last_line_has_its_classes(tmp_path: Path, how: str) -> None:
+    """A thread that saves a checkpoint, and a function of atexit: both pickle a class of ``__main__``."""
+    (tmp_path / "late.py").write_text(LATE)
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed" / "__main__.py").write_text(LATE)
+    words = {"file": ["late.py"], "module": ["-m", "late"], "folder": ["packed"]}[how]
+    command = [sys.executable, "-m", "anyaccel.integrations.deepspeed", *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "at exit " in done.stdout
+    assert (tmp_path / "saved").read_bytes().endswith(b"State\x94\x93\x94)\x81\x94.")
 
 
 def test_ds_report_shows_ours_in_an_environment_that_is_not_activated(run_with_torch: Run) -> None:

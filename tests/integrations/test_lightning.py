@@ -75,6 +75,10 @@ def close(found, expected, tolerance=1e-5):
     return len(found) == len(expected) > 0 and all(abs(a - b) <= tolerance * (1 + abs(b)) for a, b in zip(found, expected))
 
 
+import functools
+connector = pl.trainer.connectors.accelerator_connector._AcceleratorConnector
+choose = connector._choose_strategy
+connector._choose_strategy = functools.wraps(choose)(lambda self: choose(self))  # another library's wrapper, before ours
 cpu, trainer = fit(register(CPU_Accelerator()))
 assert type(trainer.accelerator) is pl.accelerators.CPUAccelerator and cpu[0][:2] == ("cpu", "cpu")
 
@@ -108,8 +112,11 @@ with fabric.autocast():
 
 for devices in (0, 3, -2, [2], "0,0", "two"):
     refused(lambda: type(trainer.accelerator).parse_devices(devices), repr(devices), "'simdev' has 2 here")
+for devices in ([0.9], [True], [None]):
+    refused(lambda: type(trainer.accelerator).parse_devices(devices), "'simdev' has 2 here")
 assert type(trainer.accelerator).parse_devices(-1) == type(trainer.accelerator).parse_devices("2") == [0, 1]
-refused(lambda: pl.Trainer(accelerator=name, devices=2, logger=False), "'ddp' needs CUDA's streams", "devices=1")
+refused(lambda: pl.Trainer(accelerator=name, devices=2, logger=False), "got 2 devices", "'ddp' needs CUDA's streams", "devices=1")
+refused(lambda: pl.Trainer(accelerator=name, devices=1, num_nodes=2, logger=False), "got several nodes", "num_nodes=1")
 refused(lambda: fit(name, devices=1, strategy=pl.strategies.SingleDeviceStrategy(device="cpu")), "got 'cpu'", "'simdev:0'")
 
 del pl.trainer.connectors.accelerator_connector._AcceleratorConnector._choose_strategy

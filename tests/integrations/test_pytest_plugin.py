@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
@@ -48,16 +50,18 @@ def test_tests_of_other_accelerators_are_skipped_with_the_reason(
     assert "needs the accelerator of a device; here it is cpu" in said
 
 
-def test_a_marker_without_names_of_devices_is_refused(
-    run_python: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+@pytest.mark.parametrize("given", ["name='cuda'", "'CUDA'", "'cuda:0'", "1"])
+@pytest.mark.parametrize("how", ["marker", "fixture"])
+def test_what_names_no_device_is_refused(
+    run_python: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, given: str, how: str
 ) -> None:
-    (tmp_path / "test_it.py").write_text(
-        "import pytest\n@pytest.mark.requires_accelerator(name='cuda')\ndef test(): pass"
-    )
+    of_marker = f"import pytest\n@pytest.mark.requires_accelerator({given})\ndef test(): pass"
+    of_fixture = f"def test(requires_accelerator): requires_accelerator({given})"
+    (tmp_path / "test_it.py").write_text(of_marker if how == "marker" else of_fixture)
     code = "import pytest; raise SystemExit(pytest.main(['-q', 'test_it.py']))"
     finished = run_python(code, check=False, DS_ACCELERATOR="cpu")
     assert finished.returncode == 1
-    assert "expected names. Fix: requires_accelerator('cuda', 'xpu')" in finished.stdout
+    assert "without an index. Fix: requires_accelerator('cuda', 'xpu')" in finished.stdout
 
 
 def test_pytest_starts_without_torch(

@@ -6,13 +6,20 @@ this Python or in PATH that is Python). For several ranks: ``deepspeed --module 
 
 from __future__ import annotations
 
+import builtins
+import importlib.machinery
 import os
 import runpy
 import shutil
 import sys
+import zipfile
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from . import install
+
+_run_module_as_main: Any = vars(runpy)["_run_module_as_main"]  # what `python -m` calls
 
 _USAGE = "usage: python -m anyaccel.integrations.deepspeed [-m MODULE | FILE | COMMAND] [ARGUMENT ...]"
 
@@ -67,6 +74,18 @@ def _refuse_launchers(arguments: list[str]) -> None:
         raise SystemExit(msg)
 
 
+def _new_main() -> ModuleType:
+    """Make an empty module ``__main__`` for the program, and return it.
+
+    It stays until the interpreter ends, as with ``python FILE``: threads that are still running then, and functions of
+    ``atexit``, may pickle the program's classes. :mod:`runpy`'s public functions put back the module that was there before.
+    """
+    main = ModuleType("__main__")
+    main.__dict__.update(__builtins__=builtins, __annotations__={})
+    sys.modules["__main__"] = main
+    return main
+
+
 def _run(arguments: list[str]) -> None:
     if "".join(arguments[:1]).startswith(("--local_rank", "--local-rank")):
         # deepspeed's and torch's launchers put this option before the program; the program gets it as its first argument.
@@ -75,7 +94,8 @@ def _run(arguments: list[str]) -> None:
     _refuse_launchers(arguments)
     if arguments[:1] == ["-m"] and len(arguments) > 1:
         sys.argv = arguments[1:]
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        _new_main()
+        _run_module_as_main(arguments[1])
         return
     if not arguments or arguments[0].startswith("-"):
         raise SystemExit(_USAGE)
@@ -84,10 +104,20 @@ def _run(arguments: list[str]) -> None:
         msg = f"running a program failed: got {arguments[0]!r}; expected a file, or a command in PATH.\n{_USAGE}"
         raise SystemExit(msg)
     sys.argv = [program, *arguments[1:]]
+    main = _new_main()
     # Like `python FILE`: modules in the program's folder are importable.
-    if not getattr(sys.flags, "safe_path", False):  # then the first entry is not ours
-        sys.path[0] = os.path.dirname(os.path.abspath(program))  # links are not resolved
-    runpy.run_path(program, run_name="__main__")
+    is_packed = Path(program).is_dir() or zipfile.is_zipfile(program)
+    if not getattr(sys.flags, "safe_path", False) or is_packed:  # otherwise the first entry is not ours
+        sys.path[0] = program if is_packed else os.path.dirname(os.path.abspath(program))  # links are not resolved
+    if is_packed:
+        _run_module_as_main("__main__", alter_argv=False)
+        return
+    is_compiled = program.endswith(".pyc")
+    kind = importlib.machinery.SourcelessFileLoader if is_compiled else importlib.machinery.SourceFileLoader
+    loader: Any = kind("__main__", program)
+    main.__dict__.update(__file__=program, __loader__=loader, __cached__=None)
+    code = loader.get_code("__main__") if is_compiled else compile(Path(program).read_bytes(), program, "exec")
+    exec(code, main.__dict__)  # noqa: S102  # this is what the command is for
 
 
 install()

@@ -200,6 +200,9 @@ class _Functions:
         setattr(self, name, found)
         return found
 
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._functions)})
+
     def _stand_in(self, name: str) -> Any:
         """Return deepspeed's function; an AttributeError, as ``hasattr`` expects, says why there is none."""
         try:

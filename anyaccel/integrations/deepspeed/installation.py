@@ -28,8 +28,8 @@ _is_installed = False
 def install() -> None:
     """Make deepspeed use :func:`anyaccel.get_accelerator` and our op builders; further calls change nothing.
 
-    If deepspeed has already been imported, its builders are bound. Then only the accelerator is set, and a warning says that
-    the ops stay deepspeed's.
+    If deepspeed has already been imported, its modules have bound builders. Then the accelerator is set, which has our builders,
+    and a warning says that those stay deepspeed's.
     """
     global _is_installed
     if _is_installed:
@@ -41,10 +41,11 @@ def install() -> None:
         return
     _join(bound)
     bound.set_accelerator(get_accelerator())
+    _serve_builders()
     _is_installed = True  # the next call tries again if no accelerator could be chosen
     _logger.warning(
-        "deepspeed was imported before anyaccel.integrations.deepspeed: its accelerator is now '%s' of anyaccel, but its "
-        "optimizers keep the op builders that they bound when they were imported. "
+        "deepspeed was imported before anyaccel.integrations.deepspeed: its accelerator is now '%s' of anyaccel, with its "
+        "builders, but deepspeed's optimizers keep the op builders that they bound when they were imported. "
         "Fix: import anyaccel.integrations.deepspeed before deepspeed.",
         get_accelerator()._name,
     )
@@ -55,6 +56,10 @@ def _take_over(real_accelerator: ModuleType) -> None:
     _join(real_accelerator)
     changed: Any = real_accelerator
     changed.get_accelerator, changed.set_accelerator = get_accelerator, set_accelerator
+    _serve_builders()
+
+
+def _serve_builders() -> None:
     from ...op_builder import add_finder
 
     add_finder(find_builder)

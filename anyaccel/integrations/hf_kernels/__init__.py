@@ -48,4 +48,4 @@ def mapping() -> dict[str, dict[str, dict[Any, Any]]]:
 
     modes = (Mode.INFERENCE | Mode.TORCH_COMPILE, Mode.TRAINING | Mode.TORCH_COMPILE)
     served = {name: dict.fromkeys(modes, repository(name)) for name in layers.__all__}
-    return {name: dict.fromkeys(_DEVICES, by_mode) for name, by_mode in served.items()}
+    return {name: {device: dict(by_mode) for device in _DEVICES} for name, by_mode in served.items()}

@@ -10,14 +10,20 @@ __all__ = ["LayerNorm"]
 
 
 class LayerNorm(torch.nn.Module):
-    """``torch.nn.LayerNorm`` over the last dimension, with a weight and a bias."""
+    """``torch.nn.LayerNorm``; without a weight or a bias, or with one of another dtype, torch's own function computes it."""
 
     can_torch_compile = True
     has_backward = True
-    weight: torch.Tensor
-    bias: torch.Tensor
+    normalized_shape: tuple[int, ...]
+    weight: torch.Tensor | None
+    bias: torch.Tensor | None
     eps: float
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  # torch's own name
         """Return the normalised input, of its own shape and dtype."""
-        return layer_norm(input, self.weight, self.bias, self.eps)
+        weight, bias, dims = self.weight, self.bias, len(self.normalized_shape)
+        if weight is None or bias is None or not input.dtype == weight.dtype == bias.dtype:
+            return torch.nn.functional.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
+        if dims == 1:
+            return layer_norm(input, weight, bias, self.eps)
+        return layer_norm(input.flatten(-dims), weight.flatten(), bias.flatten(), self.eps).view(input.shape)

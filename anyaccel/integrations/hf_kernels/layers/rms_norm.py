@@ -18,5 +18,8 @@ class RMSNorm(torch.nn.Module):
     variance_epsilon: float
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Return the normalised states, with the same shape and dtype."""
-        return rms_norm(hidden_states, self.weight, self.variance_epsilon)
+        """Return the normalised states times the weight, in the dtype of this product, as the stock layer does."""
+        if hidden_states.dtype == self.weight.dtype:
+            return rms_norm(hidden_states, self.weight, self.variance_epsilon)
+        ones = torch.ones_like(self.weight, dtype=hidden_states.dtype)
+        return self.weight * rms_norm(hidden_states, ones, self.variance_epsilon)
