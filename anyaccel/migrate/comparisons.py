@@ -32,7 +32,7 @@ __all__ = ["LISTED", "decide", "decide_types"]
 RULE = "device-name"
 _CUDA_TEXT = re.compile(r"^cuda(:\d*)?$")
 _OF_SOMETHING_ELSE = re.compile(r"^(impl|implementation|backend|kernel|mode|provider|engine|lang|language)$")
-_PROVIDER = re.compile(r"(^|[_.])(provider|engine|onnx)(_|$)", re.IGNORECASE)
+_PROVIDER = re.compile(r"^(?!.*device)(.*[_.])?(provider|onnx)(_|$)", re.IGNORECASE)
 _OF_OTHER_MACHINES = {"mtia", "tpu"}
 _TORCHS = re.compile(r"^(auto|default|none|gpu|rocm|cpu|cuda|mps|vulkan|meta|cuda:\d*|\d*)$", re.IGNORECASE)
 _IDS = ("device_ids", "output_device")
@@ -56,8 +56,8 @@ def decide_types(plan: Plan) -> None:
             continue
         written = plan.view.code(device)
         is_type = isinstance(node.test, cst.Comparison) and isinstance(node.test.left, cst.Attribute)
-        if not is_type and _is_for_provider(plan.view, node):
-            plan.leave(node, RULE, "chooses a provider or an engine, whose names are not those of torch's devices")
+        if _is_for_provider(plan.view, node):
+            plan.leave(node, RULE, "chooses another library's provider, whose names are not those of torch's devices")
             plan.claim(*node.children)
             continue
         plan.needs_torch |= not is_type
@@ -67,7 +67,7 @@ def decide_types(plan: Plan) -> None:
 
 
 def _is_for_provider(view: SourceView, choice: cst.IfExp) -> bool:
-    """Return whether a choice is returned by a function for a provider or an engine, or gets such a name."""
+    """Return whether a choice is returned by a function for a provider, or gets such a name."""
     around = view.parent(choice)
     names = [dotted(each.target) for each in around.targets] if isinstance(around, cst.Assign) else []
     if isinstance(around, cst.Return):

@@ -39,9 +39,10 @@ _TELLS = re.compile(r"^(print|.*\.(info|debug|warn|warning|error|log))$")
 _OF_LIBRARY = "sets up a library with devices of its own"
 _OTHER = re.compile(r"(^|_)(sort|provider|engine)(_by)?$")
 _OF_OPTION = "compares an option that is no device"
-_ASKS = re.compile(r"(is|has|on|uses?|supports?)_(\w+_)?cuda(_|$)")
+_ASKS = re.compile(r"is_(\w+_)?cuda_(device|tensor)$")
 _OF_NAMED = "joined to a question that is for CUDA by its name"
-_NAMED = re.compile(r"\w[_-]cuda$")
+_NAMED = re.compile(r"(?<!\bnon)(?<!\bno)[_-]cuda$")
+_USES = re.compile(r"\btorch\.cuda\b|\.cuda\(")
 _OF_SWITCHES = "decides about cuDNN's and TF32's switches, which other devices do not read"
 
 
@@ -64,8 +65,8 @@ def leave_meant_for_cuda(plan: Plan) -> None:
         if _OTHER.search(_compared(plan, asked)):
             leave_names(plan, asked, _OF_OPTION)
     for test in plan.view.of(cst.If):
-        if _chooses_by_name(test.test):
-            _leave_devices(plan, test.body, _OF_OPTION)
+        if _chooses_by_name(test.test) and not _USES.search(plan.view.code(test.body)):
+            _leave_arguments(plan, test.body)
     for stop in plan.view.of(cst.Assert, cst.If):
         if _is_before_vendor(plan, stop):
             leave_questions(plan, stop.test, _OF_VENDOR)
@@ -88,6 +89,14 @@ def _chooses_by_name(test: cst.BaseExpression) -> bool:
     target = test.comparisons[0] if isinstance(test, cst.Comparison) and is_one else None
     is_equal = target is not None and isinstance(target.operator, cst.Equal)
     return is_equal and target is not None and _NAMED.search(text_of(target.comparator) or "") is not None
+
+
+def _leave_arguments(plan: Plan, block: cst.CSTNode) -> None:
+    """Leave the names of CUDA's devices that functions of this file get, which decide what they do with them."""
+    for call in plan.view.inside(block, cst.Call):
+        if isinstance(call.func, cst.Name) and call.func.value in plan.view.defined_names:
+            for argument in call.args:
+                _leave_devices(plan, argument, _OF_OPTION)
 
 
 def _leave_devices(plan: Plan, block: cst.CSTNode, reason: str) -> None:

@@ -55,7 +55,7 @@ _ENSURED = re.compile(
 )
 _IF_NOT = re.compile(r"\b(?P<if>if|when|where) CUDA (?:is not|isn't) available", re.IGNORECASE)
 _NAMES_DEVICE = re.compile(r"[\"'`]cuda:\w")
-_OF_DEVICE = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)cuda(?::\d+)?\b(?!-)")
+_OF_DEVICE = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)cuda(?::\d+)?\b(?!-|['`\"]*,?\s+(?:if|when|where)\b)")
 _OF_BACKEND = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)nccl\b(?!-)", re.IGNORECASE)
 _IF = re.compile(r"\b(?P<if>if|when|where) CUDA (?:is )?available", re.IGNORECASE)
 _NUMBERED = re.compile(rf"{_CUDA}(?= #?\Z)")
@@ -249,7 +249,11 @@ def _correct_help(plan: Plan, option: cst.Call) -> None:
     filled_in = _OF_BACKEND if is_backend else _OF_DEVICE
     for text in _texts(told):
         if isinstance(text, cst.SimpleString):
-            _reword(plan, text, lambda old: if_available(filled_in.sub(r"\1%(default)s", old) if fills_in else old))
+            _reword(
+                plan,
+                text,
+                lambda old: filled_in.sub(r"\1%(default)s", if_available(old)) if fills_in else if_available(old),
+            )
 
 
 def _decided(plan: Plan, region: cst.CSTNode) -> list[SiteDecision]:

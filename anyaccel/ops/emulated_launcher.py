@@ -28,7 +28,7 @@ _UNKNOWN_TO_HOSTS = {
 }
 _LACKS = {
     r"\basm\b(?:\s+volatile)?\s*\(": "inline PTX",
-    r"(?<![\w.>:])(?<!void )(?<!\* )(?<!\*)(?:malloc|free)\s*\(": "memory from a kernel's heap",
+    r"(?:(?<![\w.>:])(?<!void )(?<!\* )(?<!\*)|(?<!\w)(?:std)?::)(?:malloc|free)\s*\(": "memory from a kernel's heap",
     r"\bnew\s+\w|\bdelete\s*(?:\[\s*\]\s*)?\w": "memory from a kernel's heap",
     r"<<<": "launches from source, neither a host's nor dynamic parallelism",
     r"\b(?:tex[123]D\w*|texCubemap\w*|surf[123]D\w*|cuda(?:Texture|Surface)Object_t)\b": "textures and surfaces",

@@ -163,16 +163,14 @@ Fault fault_of(State& now, Address at, std::size_t bytes, std::size_t alignment,
       is_one_cell(page, byte, 1);
     }
     Cell& cell = page.cells[byte % kPage / page.unit];
-    if (alignment == 0 && !is_one && now.history.is_unwritten(cell, access, kind == Kind::Shared)) {
-      ++unwritten;
-      continue;
+    const bool may_be_padding = alignment == 0 && !is_one;
+    unwritten += now.history.is_unwritten(cell, access, kind == Kind::Shared) ? 1 : 0;
+    if (access == Access::Read && !now.history.are_here(cell.reads) && !now.history.are_here(cell.writes)) {
+      note_progress();  // a thread that waits reads the same again, or what this block writes
     }
-    if (access == Access::Read && !now.history.are_here(cell.reads)) {
-      note_progress();  // a thread that waits reads the same again
-    }
-    fault = now.history.note(cell, access, kind == Kind::Shared, instruction);
+    fault = now.history.note(cell, access, kind == Kind::Shared, instruction, may_be_padding);
   }
-  return unwritten == bytes ? Fault{"uninitialised shared memory"} : fault;
+  return fault.what == nullptr && unwritten == bytes ? Fault{"uninitialised shared memory"} : fault;
 }
 
 // Describes the other access of a race: ", and written by thread 3, at src.cu:12".

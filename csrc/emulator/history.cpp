@@ -75,8 +75,8 @@ void History::add(Accessors& some, bool is_shared, const void* instruction) cons
   some.instruction = instruction;
 }
 
-Fault History::note(Cell& cell, Access access, bool is_shared, const void* instruction) {
-  if (is_unwritten(cell, access, is_shared)) {
+Fault History::note(Cell& cell, Access access, bool is_shared, const void* instruction, bool may_be_padding) {
+  if (!may_be_padding && is_unwritten(cell, access, is_shared)) {
     return {"uninitialised shared memory"};
   }
   if (access == Access::Atomic && cell.atomics.exist && (!are_here(cell.atomics) || cell.atomics.are_of_blocks)) {

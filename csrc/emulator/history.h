@@ -48,7 +48,7 @@ class History {
   void fence() { fenced_ = now_++; }  // what follows is not released by it
 
   // Records an access of the current thread. Returns the fault, whose `what` is null if there is none.
-  Fault note(Cell& cell, Access access, bool is_shared, const void* instruction);
+  Fault note(Cell& cell, Access access, bool is_shared, const void* instruction, bool may_be_padding = false);
 
   // Returns whether an access reads shared memory that the block has not written.
   bool is_unwritten(const Cell& cell, Access access, bool is_shared) const {

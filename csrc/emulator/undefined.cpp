@@ -64,8 +64,9 @@ extern "C" EMULATOR_EXPORT void __ubsan_handle_out_of_bounds(Index* found, std::
 
 extern "C" EMULATOR_EXPORT void __ubsan_handle_divrem_overflow(Division* found, std::uintptr_t,
                                                                std::uintptr_t divisor) {
-  report(divisor == 0 ? "division by zero" : "overflow of a division", std::string("of ") + found->type->name,
-         found->place);
+  const bool is_by_value = found->type->info >> 1 <= 6;  // the logarithm of its bits; wider divisors are in memory
+  report(is_by_value && divisor != 0 ? "overflow of a division" : "division by zero",
+         std::string("of ") + found->type->name, found->place);
 }
 
 // Sums, differences and products wrap around, as they do on a GPU.

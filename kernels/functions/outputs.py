@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "in_float32",
     "in_shapes_of",
+    "is_same_place",
     "may_share_memory",
     "problem_of_writing",
     "require_apart",
@@ -67,6 +68,11 @@ def require_apart(function: str, outputs: Sequence[torch.Tensor]) -> None:
             raise RuntimeError(msg)
         if output.numel():
             ends[output.device] = begin + (output.nbytes if output.is_contiguous() else 1)
+
+
+def is_same_place(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors begin in the same place; not of those whose memory cannot be looked at."""
+    return _have_memory([one, other]) and one.data_ptr() == other.data_ptr()
 
 
 def _have_memory(tensors: Sequence[torch.Tensor]) -> bool:

@@ -3,6 +3,7 @@
 # anyaccel: ignore-file[device-name]  "cuda" is a language here
 from __future__ import annotations
 
+import _thread
 import ctypes
 import re
 import threading
@@ -48,6 +49,8 @@ _FIXES = {
 _NEAR_BYTES = 1 << 20
 _INTERVAL = 0.01
 """Seconds between two interruptions of a kernel: the first may come before it has begun."""
+_LOOK = 0.1
+"""Seconds after which a waiting thread handles signals at the latest."""
 _AS_A_BUG = "correct the source at that line"
 
 
@@ -252,24 +255,33 @@ class EmulatedKernel:
     def _problem(self, request: _Request) -> str:
         """Run a request in a separate thread: Ctrl-C is handled only by a thread that waits in Python.
 
-        Whatever the handler of a signal raises, the kernel has ended afterwards: its memory may be freed. After an exception,
-        ``Thread.join`` takes a thread for ended that is not, and so do Python 3.10 to 3.12's ``is_alive``.
+        Whatever the handler of a signal raises, the kernel has ended afterwards, or never begins: its memory may be freed. After
+        an exception, ``Thread.join`` takes a thread for ended that is not, and so do Python 3.10 to 3.12's ``is_alive``.
         """
         said: list[bytes | None] = []
         library, has_ended = self._emulator.library, threading.Event()
+        turn = threading.Lock()  # for the one that comes first: the worker that begins, or the exception before it
 
         def run() -> None:
             try:
-                said.append(library.emulator_run(ctypes.byref(request)))
+                if turn.acquire(blocking=False):
+                    said.append(library.emulator_run(ctypes.byref(request)))
             finally:
                 has_ended.set()
 
-        threading.Thread(target=run, daemon=True).start()
         raised: BaseException | None = None
-        while not has_ended.is_set():
+        is_called_off = False
+        while True:
             try:
-                while not has_ended.wait(_INTERVAL if raised else None):
+                if raised is None:
+                    # Not Thread.start(): an exception inside it leaves threading's tables wrong.
+                    _thread.start_new_thread(run, ())
+                    while not has_ended.wait(_LOOK):
+                        pass  # a signal that comes just before the wait is handled after it
+                is_called_off = is_called_off or (raised is not None and turn.acquire(blocking=False))
+                while not is_called_off and not has_ended.wait(_INTERVAL):
                     library.emulator_interrupt(ctypes.byref(request))
+                break
             except BaseException as error:  # noqa: BLE001  # raised below
                 raised = raised or error
         if raised is not None:

@@ -10,7 +10,7 @@ import weakref
 from operator import index
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ...kernels.functions.outputs import require_apart, require_writable
+from ...kernels.functions.outputs import is_same_place, require_apart, require_writable
 from ...kernels.functions.process_bound import ProcessBound
 from ...kernels.functions.registration import mark_changed
 from ..arguments import require_like
@@ -334,7 +334,7 @@ class AsyncIOModule(ProcessBound):
         """Copy a tensor to another of its shape and dtype; return 0."""
         require_like("deepspeed_memcpy", tuple(dest.shape), dest.dtype, src=src)
         require_writable("deepspeed_memcpy", dest, src)
-        require_apart("deepspeed_memcpy", [dest] if dest.data_ptr() == src.data_ptr() else [dest, src])
+        require_apart("deepspeed_memcpy", [dest] if is_same_place(dest, src) else [dest, src])
         dest.copy_(src)
         return 0
 

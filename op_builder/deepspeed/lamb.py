@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...kernels.functions.outputs import in_float32, in_shapes_of, require_apart, require_one_place_each, require_shape
+from ...kernels.functions.outputs import (
+    in_float32,
+    in_shapes_of,
+    is_same_place,
+    require_apart,
+    require_one_place_each,
+    require_shape,
+)
 from .optimizers import refuse_float64
 
 if TYPE_CHECKING:
@@ -85,7 +92,7 @@ def _require_copy(param_copy: torch.Tensor, param: torch.Tensor, *states: torch.
             f"Fix: pass torch.empty_like(param), or torch.empty(0)."
         )
         raise RuntimeError(msg)
-    is_same = param_copy.data_ptr() == param.data_ptr()  # deepspeed may pass the parameter itself
+    is_same = is_same_place(param_copy, param)  # deepspeed may pass the parameter itself
     require_apart("lamb", [param_copy, *states, *([] if is_same else [param])])
 
 

@@ -328,7 +328,8 @@ def save():
     open("saved", "wb").write(pickle.dumps(State()))
 atexit.register(lambda: print("at exit", len(pickle.dumps(State()))))
 threading.Thread(target=save).start()
-print(__file__, __spec__ and __spec__.name)
+def annotated(x: int): pass
+assert annotated.__annotations__ == {"x": int}
 """
 
 

@@ -42,6 +42,11 @@ def test_rms_norm_has_the_stock_layers_dtype(weight_dtype: torch.dtype, dtype: t
     torch.testing.assert_close(gradients[1], gradients[0], rtol=2e-2, atol=2e-2)
 
 
+def test_layer_norm_refuses_another_shape() -> None:
+    with pytest.raises(RuntimeError, match="normalized_shape"):
+        _served(torch.nn.LayerNorm((3, 4)), layers.LayerNorm, torch.randn(2, 4, 3))
+
+
 @pytest.mark.parametrize("options", [{}, {"bias": False}, {"elementwise_affine": False}], ids=str)
 @pytest.mark.parametrize("shape", [(8,), (2, 4)])
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -95,6 +95,11 @@ WRONG = {
     "divergence in block 0: thread 0 is at __syncwarp": _kernel("if (t < 16) __syncwarp();"),
     "whose mask differs from lane 1's": _kernel("__syncwarp(t == 0 ? 0x3u : 1u << t);"),
     "endless loop": _kernel("while (atomicCAS(y, 1, 2) != 1) { }"),
+    "endless loop: ": _kernel("while (atomicCAS(y, 1, 2) != 1) { y[t + 1] = y[t + 1] + 1; }"),
+    "race: 4 bytes written": _kernel(
+        "__shared__ float4 s[1]; if (t == 0) s[0].x = 1; __syncthreads(); if (t == 0) *reinterpret_cast<float4*>(y) = s[0];"
+        " if (t == 1) s[0].y = 2;"
+    ),
     "race: 4 bytes read": _kernel(
         "__threadfence(); if (blockIdx.x == 0) y[0] = 1; if (atomicAdd(&counter, 1) == 1) y[1] = y[0];",
         "__device__ int counter;\n",
@@ -105,7 +110,7 @@ WRONG = {
 @pytest.mark.parametrize("said", WRONG)
 def test_a_wrong_program_has_a_fault(said: str) -> None:
     with pytest.raises(KernelFaultError, match=said):
-        _run(WRONG[said], block=1 if said.startswith("race") else 32, grid=2 if said.startswith("race") else 1)
+        _run(WRONG[said], block=1 if "counter" in WRONG[said] else 32, grid=2 if "counter" in WRONG[said] else 1)
 
 
 def test_lanes_that_a_block_does_not_have_take_no_part() -> None:
@@ -149,20 +154,27 @@ def test_what_a_signal_raises_ends_the_kernel_first(loop: str) -> None:
     DeviceKernel(_kernel("y[t] = 1;"), "k", ("tensor",))(torch.zeros(64, dtype=torch.int32), grid=1, block=32)  # loaded
     y = torch.zeros(64, dtype=torch.int32)
 
+    class Interruption(BaseException):
+        """Nothing catches it on the way."""
+
     def interrupt(*_: Any) -> None:
-        raise InterruptedError
+        raise Interruption
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
     try:
-        with pytest.raises(InterruptedError):
-            kernel(y, grid=1, block=32)
+        for seconds in (
+            0.5,
+            *(0.00005 * number for number in range(1, 21)),
+        ):  # the short ones end while a thread starts
+            with pytest.raises(Interruption):
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+                kernel(y, grid=1, block=32)
+            at_first = y.clone()
+            time.sleep(0.1 if seconds == 0.5 else 0.01)
+            assert torch.equal(y, at_first)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    at_first = y.clone()
-    time.sleep(0.1)
-    assert torch.equal(y, at_first)
 
 
 def test_a_file_with_spaces_has_its_lines(tmp_path: Path) -> None:

@@ -320,6 +320,13 @@ def test_a_tensor_is_seen_as_bytes() -> None:
             module.cast_to_byte_tensor(lazy)
 
 
+def test_a_compiled_copy_of_memory_is_one_graph() -> None:
+    module = builder_class("AsyncIOBuilder", "cpu")().load()  # type: ignore[misc]
+    dest, src = torch.zeros(3), torch.ones(3)
+    torch.compile(module.deepspeed_memcpy, fullgraph=True, backend="eager")(dest, src)
+    assert torch.equal(dest, src)
+
+
 def test_tensors_are_flattened_and_seen_again() -> None:
     module = _load("UtilsBuilder")
     tensors = [torch.randn(3, 5), torch.randn(()), torch.randn(0, 2), torch.randn(4)]

@@ -116,7 +116,7 @@ def _run(arguments: list[str]) -> None:
     kind = importlib.machinery.SourcelessFileLoader if is_compiled else importlib.machinery.SourceFileLoader
     loader: Any = kind("__main__", program)
     main.__dict__.update(__file__=program, __loader__=loader, __cached__=None)
-    code = loader.get_code("__main__") if is_compiled else compile(Path(program).read_bytes(), program, "exec")
+    code = loader.get_code("__main__") if is_compiled else loader.source_to_code(Path(program).read_bytes(), program)
     exec(code, main.__dict__)  # noqa: S102  # this is what the command is for
 
 

@@ -10,6 +10,7 @@ EPS = {"epsilon": 1e-5}
 _WEIGHTS = {"q_int8": False, "transposed_mode": False}
 _SCALE = {"q_scale": "any 1"}
 TRANSFORMER = [
+    ShapedCall("_vector_add", like("a b", "b t c"), {"gamma": 2.0}),
     ShapedCall("add_padding", {"query": "b h n c", **like("key value", "b h t c")}),
     ShapedCall(
         "apply_rotary_pos_emb",

@@ -22,7 +22,8 @@ class LayerNorm(torch.nn.Module):
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  # torch's own name
         """Return the normalised input, of its own shape and dtype."""
         weight, bias, dims = self.weight, self.bias, len(self.normalized_shape)
-        if weight is None or bias is None or not input.dtype == weight.dtype == bias.dtype:
+        is_right = tuple(input.shape[-dims:]) == tuple(self.normalized_shape)  # otherwise torch says what is wrong
+        if weight is None or bias is None or not is_right or not input.dtype == weight.dtype == bias.dtype:
             return torch.nn.functional.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
         if dims == 1:
             return layer_norm(input, weight, bias, self.eps)
