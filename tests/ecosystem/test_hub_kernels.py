@@ -221,7 +221,7 @@ def test_another_backend_than_torchs_is_refused(cached: Path) -> None:
     class OnMetal(Norms):
         backend = "metal"
 
-    with pytest.raises(OpLoadError, match=r"Invalid backend 'metal'.* Fix: correct backend"):
+    with pytest.raises(OpLoadError, match=r"Invalid backend 'metal'.* Fix: set backend to"):
         OnMetal().load()
 
 
