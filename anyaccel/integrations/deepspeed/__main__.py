@@ -107,9 +107,10 @@ def _run(arguments: list[str]) -> None:
     main = _new_main()
     # Like `python FILE`: modules in the program's folder are importable.
     is_packed = Path(program).is_dir() or zipfile.is_zipfile(program)
-    if not getattr(sys.flags, "safe_path", False) or is_packed:  # otherwise the first entry is not ours
-        sys.path[0] = program if is_packed else os.path.dirname(os.path.abspath(program))  # links are not resolved
+    if not getattr(sys.flags, "safe_path", False):  # then the first entry is not ours
+        sys.path[0] = os.path.dirname(os.path.abspath(program))  # links are not resolved
     if is_packed:
+        sys.path.insert(0, program)
         _run_module_as_main("__main__", alter_argv=False)
         return
     is_compiled = program.endswith(".pyc")
