@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
 import time
 from typing import TYPE_CHECKING, Any
@@ -162,19 +163,40 @@ def test_what_a_signal_raises_ends_the_kernel_first(loop: str) -> None:
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        for seconds in (
-            0.5,
-            *(0.00005 * number for number in range(1, 21)),
-        ):  # the short ones end while a thread starts
-            with pytest.raises(Interruption):
-                signal.setitimer(signal.ITIMER_REAL, seconds)
-                kernel(y, grid=1, block=32)
-            at_first = y.clone()
-            time.sleep(0.1 if seconds == 0.5 else 0.01)
-            assert torch.equal(y, at_first)
+        with pytest.raises(Interruption):
+            signal.setitimer(signal.ITIMER_REAL, 0.5, 2)  # again: a finaliser that runs just then loses an exception
+            kernel(y, grid=1, block=32)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+    at_first = y.clone()
+    time.sleep(0.1)
+    assert torch.equal(y, at_first)
+
+
+@pytest.mark.parametrize("when", ["before", "at once", "later"])
+def test_an_exception_while_a_kernel_starts_ends_it_too(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal may come at any place: where the thread is started, its handler raises before or after that."""
+    kernel = DeviceKernel(_kernel("for (;;) y[t] += 1;"), "k", ("tensor",))
+    kernel.compile("cpu")
+    y, start = torch.zeros(64, dtype=torch.int32), _thread.start_new_thread
+
+    class Interruption(BaseException):
+        """Nothing catches it on the way."""
+
+    def interrupted(*given: Any) -> None:
+        if when != "before":
+            start(*given)
+        time.sleep(0.05 if when == "later" else 0)
+        raise Interruption
+
+    monkeypatch.setattr(_thread, "start_new_thread", interrupted)
+    with pytest.raises(Interruption):
+        kernel(y, grid=1, block=32)
+    at_first = y.clone()
+    time.sleep(0.05)
+    assert torch.equal(y, at_first)
+    assert bool(y.any()) is (when == "later") or when == "at once"
 
 
 def test_a_file_with_spaces_has_its_lines(tmp_path: Path) -> None:
