@@ -82,7 +82,7 @@ Page& page_of(State& now, Address number) {
 
 // Returns whether one cell covers all bytes of an access. Splits the page's cells into bytes if accesses differ in
 // size.
-bool is_one_cell(Page& page, Address at, std::size_t bytes) {
+bool is_one_cell(History& history, Page& page, Address at, std::size_t bytes) {
   if (page.unit == 0) {
     page.unit = kPage % bytes == 0 ? static_cast<std::uint32_t>(bytes) : 1;
     page.cells.resize(kPage / page.unit);
@@ -93,7 +93,7 @@ bool is_one_cell(Page& page, Address at, std::size_t bytes) {
   if (page.unit > 1) {
     std::vector<Cell> of_bytes;
     for (Address byte = 0; byte < kPage; ++byte) {
-      of_bytes.push_back(page.cells[byte / page.unit]);
+      of_bytes.push_back(history.part_of(page.cells[byte / page.unit]));
     }
     page.cells = std::move(of_bytes);
     page.unit = 1;
@@ -154,13 +154,13 @@ Fault fault_of(State& now, Address at, std::size_t bytes, std::size_t alignment,
   if (kind == Kind::Constant) {
     return {};
   }
-  const bool is_one = is_one_cell(page_of(now, at / kPage), at, bytes);
+  const bool is_one = is_one_cell(now.history, page_of(now, at / kPage), at, bytes);
   Fault fault;
   std::size_t unwritten = 0;
   for (Address byte = at; byte < (is_one ? at + 1 : at + bytes) && fault.what == nullptr; ++byte) {
     Page& page = page_of(now, byte / kPage);
     if (!is_one && byte % kPage == 0) {
-      is_one_cell(page, byte, 1);
+      is_one_cell(now.history, page, byte, 1);
     }
     Cell& cell = page.cells[byte % kPage / page.unit];
     const bool may_be_padding = alignment == 0 && !is_one;

@@ -136,7 +136,7 @@ class Scheduler {
     spins_ = 0;
     for (unsigned number = 0; number < count_; ++number) {
       fibers_.prepare(number);
-      threads_[number].state = State::Ready;
+      threads_[number] = {State::Ready};
     }
     while (problem_.empty()) {
       if (accesses::is_interrupted()) {  // threads that only wait for each other access nothing
@@ -207,7 +207,12 @@ class Scheduler {
     }
     if (waiting != 0 && complete == 0) {  // nobody will come
       const unsigned number = first + lowest_lane(waiting);
-      note_divergence(number, *find_missing(first, end, number));
+      const unsigned missing = *find_missing(first, end, number);
+      if (threads_[missing].site == threads_[number].site) {  // it is or was there, without this lane
+        note_wrong_mask(number, "whose mask differs from lane " + std::to_string(missing - first) + "'s");
+      } else {
+        note_divergence(number, missing);
+      }
       return;
     }
     std::uint64_t (&given)[kWarp] = given_[first / kWarp];
@@ -228,8 +233,7 @@ class Scheduler {
 
   static unsigned lowest_lane(Lanes mask) { return static_cast<unsigned>(std::countr_zero(mask)); }
 
-  // Returns whether a waiting thread's mask and source are possible, and agree with those of the lanes at the same
-  // place. Otherwise records the problem.
+  // Returns whether a waiting thread's mask and source are possible. Otherwise records the problem.
   bool has_right_mask(unsigned first, unsigned end, unsigned number) {
     const Thread& thread = threads_[number];
     const unsigned lane = number - first;
@@ -241,13 +245,6 @@ class Scheduler {
     } else if (first + thread.source >= end) {
       note_wrong_mask(number, "which reads the value of lane " + std::to_string(thread.source) +
                                   ", but the block's last warp has only " + std::to_string(end - first) + " lanes");
-    }
-    for (unsigned other = first; other < end && problem_.empty(); ++other) {
-      const Thread& peer = threads_[other];
-      const bool is_meant = (thread.mask >> (other - first) & 1u) != 0;
-      if (is_meant && peer.state == State::AtWarp && peer.site == thread.site && peer.mask != thread.mask) {
-        note_wrong_mask(number, "whose mask differs from lane " + std::to_string(other - first) + "'s");
-      }
     }
     return problem_.empty();
   }

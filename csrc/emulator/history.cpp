@@ -10,7 +10,8 @@ void History::begin_launch() {
 }
 
 void History::begin_block() {
-  block_ = barrier_ = ++now_;
+  pass_barrier();
+  block_ = barrier_;
   released_ = fenced_;
   acquired_ = 0;
 }
@@ -43,7 +44,8 @@ bool History::are_before(const Accessors& some) const {
   }
   for (unsigned lane = 0; lane < kWarp; ++lane) {
     const bool is_other = (some.lanes >> lane & 1u) != 0 && lane != thread_ % kWarp;
-    if (is_other && some.moment >= known_[thread_ * kWarp + lane]) {
+    const std::uint32_t moment = some.moments == 0 ? some.moment : moments_[some.moments][lane];
+    if (is_other && moment >= known_[thread_ * kWarp + lane]) {
       return false;
     }
   }
@@ -60,19 +62,36 @@ bool History::conflict(const Accessors& some, bool is_shared) const {
   return (!is_shared && some.are_of_blocks && acquired_ == 0) || !are_before(some);
 }
 
-void History::add(Accessors& some, bool is_shared, const void* instruction) const {
+void History::add(Accessors& some, bool is_shared, const void* instruction) {
   const Lanes lane = Lanes{1} << thread_ % kWarp;
   const auto warp = static_cast<std::uint8_t>(thread_ / kWarp);
   const bool is_new = !are_here(some);
   const bool are_of_blocks = !is_shared && some.exist && (is_new || some.are_of_blocks);
   if (is_new || are_before(some)) {
-    some = {now_, lane, warp, true, false, are_of_blocks, instruction};
+    some = {now_, 0, lane, warp, true, false, are_of_blocks, instruction};
     return;
   }
   some.are_of_warps = some.are_of_warps || some.warp != warp;
+  if (!some.are_of_warps && some.moments == 0 && some.moment != now_) {
+    some.moments = static_cast<std::uint32_t>(moments_.size());
+    moments_.emplace_back().fill(some.moment);
+  }
+  if (some.moments != 0) {
+    moments_[some.moments][thread_ % kWarp] = now_;
+  }
   some.moment = now_;
   some.lanes |= lane;
   some.instruction = instruction;
+}
+
+Cell History::part_of(Cell cell) {
+  for (Accessors* some : {&cell.writes, &cell.reads, &cell.atomics}) {
+    if (some->moments != 0 && some->moment >= barrier_) {
+      moments_.push_back(moments_[some->moments]);
+      some->moments = static_cast<std::uint32_t>(moments_.size() - 1);
+    }
+  }
+  return cell;
 }
 
 Fault History::note(Cell& cell, Access access, bool is_shared, const void* instruction, bool may_be_padding) {

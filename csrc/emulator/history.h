@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -16,7 +17,8 @@ enum class Access { Read, Write, Atomic };
 
 // Threads whose accesses are not ordered relative to each other.
 struct Accessors {
-  std::uint32_t moment;  // of the latest access
+  std::uint32_t moment;   // of the latest access
+  std::uint32_t moments;  // where History has the moment of each lane; 0 if all have this one
   Lanes lanes;
   std::uint8_t warp;
   bool exist;
@@ -43,12 +45,18 @@ class History {
   void begin_launch();
   void begin_block();
   void set_thread(unsigned thread) { thread_ = thread; }
-  void pass_barrier() { barrier_ = ++now_; }
+  void pass_barrier() {
+    barrier_ = ++now_;
+    moments_.resize(1);
+  }
   void sync_warp(unsigned first_thread, Lanes mask);
   void fence() { fenced_ = now_++; }  // what follows is not released by it
 
   // Records an access of the current thread. Returns the fault, whose `what` is null if there is none.
   Fault note(Cell& cell, Access access, bool is_shared, const void* instruction, bool may_be_padding = false);
+
+  // Returns a cell for a part of the bytes, whose accesses are then recorded apart.
+  Cell part_of(Cell cell);
 
   // Returns whether an access reads shared memory that the block has not written.
   bool is_unwritten(const Cell& cell, Access access, bool is_shared) const {
@@ -59,9 +67,11 @@ class History {
   bool are_here(const Accessors& some) const { return some.exist && some.moment >= block_; }
 
  private:
+  using Moments = std::array<std::uint32_t, kWarp>;
+
   bool are_before(const Accessors& some) const;
   bool conflict(const Accessors& some, bool is_shared) const;
-  void add(Accessors& some, bool is_shared, const void* instruction) const;
+  void add(Accessors& some, bool is_shared, const void* instruction);
 
   std::uint32_t now_ = 0;
   std::uint32_t block_ = 0;     // when the current block began
@@ -70,6 +80,7 @@ class History {
   std::uint32_t released_ = 0;  // the time of the latest fence before this block
   std::uint32_t acquired_ = 0;  // accesses of earlier blocks up to this time happen before this block's
   unsigned thread_ = 0;
+  std::vector<Moments> moments_ = std::vector<Moments>(1);  // of accesses since the last barrier; the first is unused
   std::vector<std::uint32_t> known_ = std::vector<std::uint32_t>(
       kMostThreads *
       kWarp);  // per thread and lane: accesses of the lane before this time are ordered before the thread's

@@ -34,6 +34,13 @@ extern "C" EMULATOR_EXPORT void __tsan_read_range(void* at, unsigned long bytes)
 extern "C" EMULATOR_EXPORT void __tsan_write_range(void* at, unsigned long bytes) {
   access(at, bytes, 0, Access::Write, __builtin_return_address(0));
 }
+// The pointer to an object's table of virtual functions.
+extern "C" EMULATOR_EXPORT void __tsan_vptr_update(void** at, void*) {
+  access(at, sizeof(void*), sizeof(void*), Access::Write, __builtin_return_address(0));
+}
+extern "C" EMULATOR_EXPORT void __tsan_vptr_read(void** at) {
+  access(at, sizeof(void*), sizeof(void*), Access::Read, __builtin_return_address(0));
+}
 extern "C" EMULATOR_EXPORT void __tsan_func_entry(void*) {}
 extern "C" EMULATOR_EXPORT void __tsan_func_exit() {}
 extern "C" EMULATOR_EXPORT void __tsan_init() {}

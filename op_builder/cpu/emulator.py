@@ -35,7 +35,8 @@ _FLAGS = (
 )  # fmt: skip
 _OF_GCC = ("-fno-gnu-unique", "-fno-ipa-reference-addressable")  # or a shared array that nothing writes is a constant
 _LINK_FLAGS = ("-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=__assert_fail",)
-_UNSIZED = re.compile(r"([^;{}]*?\b(\w+)\s*\[\s*\]\s*);")
+_UNSIZED = re.compile(r"(\w+)\s*\[\s*\]\s*\Z")
+_INCLUDES = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _FIXES = {
     "race": "put __syncthreads() or __syncwarp() between the two accesses, or make them atomic operations",
@@ -176,7 +177,7 @@ class BlockEmulator:
         """
         cache = open_cache(environment.cache_dir())
         cxx = choose_cxx(environment.cxx(), environment.search_path(), cache.root)
-        aliases = "".join(map(_alias, _dynamic_arrays(source.read_text(encoding="utf-8"))))
+        aliases = "".join(map(_alias, _dynamic_arrays(_with_headers(source, include_dirs))))
         headers = "".join(f'#include "{header}.h"\n' for header in ("cuda_on_host", "cuda_fp16", "cuda_bf16"))
         entry = f'{headers}#include "{source}"\n#include "entry.h"\nEMULATOR_ENTRY({name})\n'
         main = cache.keep_source(f'{entry}asm("{aliases}");\n' if aliases else entry, ".cpp")
@@ -299,12 +300,24 @@ class EmulatedKernel:
         return KernelFaultError(msg, self._name, kind, place[1] if place else "")
 
 
+def _with_headers(source: Path, include_dirs: Sequence[Path]) -> str:
+    """Return a source's text and that of the headers that it names in quotes."""
+    texts: dict[Path, str] = {}
+    files = [source]
+    while files:
+        file = files.pop().resolve()  # or a header that names itself by another path has no end
+        if file not in texts and file.is_file():
+            texts[file] = _COMMENTS.sub(" ", file.read_text(encoding="utf-8", errors="replace"))
+            files += [
+                folder / name for name in _INCLUDES.findall(texts[file]) for folder in (file.parent, *include_dirs)
+            ]
+    return "\n".join(texts.values())
+
+
 def _dynamic_arrays(source: str) -> list[str]:
     """Return the names of a source's arrays in dynamic shared memory."""
-    declared = _UNSIZED.findall(_COMMENTS.sub(" ", source))
-    return list(
-        dict.fromkeys(name for text, name in declared if {"extern", "__shared__"} <= set(re.findall(r"\w+", text)))
-    )
+    shared = [text for text in re.split("[;{}]", source) if {"extern", "__shared__"} <= set(re.findall(r"\w+", text))]
+    return list(dict.fromkeys(found[1] for text in shared if (found := _UNSIZED.search(text))))
 
 
 def _alias(name: str) -> str:

@@ -61,6 +61,27 @@ RIGHT = {
         "__shared__ int s[32]; if (t < 16) { s[t] = 1; __syncwarp(); y[t] = s[t + 16]; }"
         " else { s[t] = 1; __syncwarp(); y[t] = s[t - 16]; }"
     ),
+    "masks that chain at one place": _kernel(
+        "for (int i = 0; i < 31; ++i) if (t == i || t == i + 1) __syncwarp(3u << i); y[t] = 1;"
+    ),
+    "a write that partial masks order after two reads": _kernel(
+        "__shared__ int s; if (t == 0) s = 1; __syncthreads(); int own = 0; if (t == 0) own = s;"
+        " if (t == 0 || t == 2) __syncwarp(5u); if (t == 1 || t == 3) __syncwarp(10u); "
+        " if (t == 1) own = s; if (t == 1 || t == 2) __syncwarp(6u);"
+        " if (t == 2) s = 2; y[t] = own == (t < 2);"
+    ),
+    "an alignment of a type": _kernel(
+        "__shared__ alignas(double) char s[32]; s[t] = 1; *(volatile char*)&s[t] = 2;"
+        " y[t] = (unsigned long long)s % alignof(double) == 0 && (unsigned long long)&b % 16 == 0;",
+        "template <typename T> struct Wide { alignas(T) char first; alignas(sizeof(T)) char second; };\n"
+        "alignas(16) __device__ Wide<double> b;\n",
+    ),
+    "virtual functions": _kernel(
+        "__shared__ Two shared; if (t == 0) new (&shared) Two; __syncthreads(); Two own; One* both[2] = {&own, &shared};"
+        " y[t] = both[t % 2]->get() == 2;",
+        "#include <new>\nstruct One { __device__ virtual int get() { return 1; } };\n"
+        "struct Two : One { __device__ int get() override { return 2; } };\n",
+    ),
     "commas of a template": _kernel(
         "y[t] = __ballot_sync(0xffffffffu, f<1, 2>(0)) == 0xffffffffu && __syncthreads_or(f<1, 2>(0))"
         " && __reduce_add_sync(0xffffffffu, f<1, 2>(0)) == 64 && __all_sync(0xffffffffu, f<1, 2>(0));",
@@ -106,6 +127,18 @@ WRONG = {
         "__device__ int counter;\n",
     ),
 }
+
+
+def test_a_header_may_declare_dynamic_shared_memory(tmp_path: Path) -> None:
+    (tmp_path / "a folder").mkdir()
+    (tmp_path / "a folder" / "parts.cuh").write_text(
+        '#pragma once\n#include "parts.cuh"\nextern __shared__ int parts[];\n'
+    )
+    source = '#include "parts.cuh"\n' + _kernel("parts[t] = t; __syncthreads(); y[t] = parts[31 - t];")
+    y = torch.zeros(32, dtype=torch.int32)
+    kernel = DeviceKernel(source, "k", ("tensor",), include_dirs=[tmp_path / "a folder"])
+    kernel(y, grid=1, block=32, shared_bytes=128)
+    assert y.tolist() == list(range(31, -1, -1))
 
 
 @pytest.mark.parametrize("said", WRONG)

@@ -14,6 +14,20 @@
 
 #include "../block.h"
 
+namespace emulator {
+
+template <std::size_t bytes>
+constexpr std::size_t alignment() {
+  return bytes;
+}
+
+template <typename Type>
+constexpr std::size_t alignment() {
+  return alignof(Type);
+}
+
+}  // namespace emulator
+
 #define __global__
 #define __device__
 #define __host__
@@ -24,7 +38,7 @@
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
-#define alignas(bytes) __attribute__((aligned(bytes)))  // unlike C++'s, it may follow `__shared__`
+#define alignas(...) __attribute__((aligned(::emulator::alignment<__VA_ARGS__>())))  // may follow `__shared__`
 #define __shared__ thread_local  // blocks run one after the other; unlike `static`, it may follow `extern`
 
 #define threadIdx (::emulator::thread_index)
