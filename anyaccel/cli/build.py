@@ -32,7 +32,7 @@ from ..op_builder.engine.toolchains.nvrtc import probe_nvrtc
 from ..op_builder.hub import variants_of, write_variant
 from ..op_builder.switches import switched_on
 from ..op_builder.table import OPS
-from .places import require_folder
+from .places import PATH, require_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,16 +56,17 @@ def command(
     target: Annotated[
         list[str] | None,
         typer.Option(
-            "--target",
             help="A target: native, x86-64-v3, sm_90, compute_120 (PTX), gfx942, spir64 (XPU), opencl-cpu …; repeatable.",
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Also copy the results into this folder, in the layout of a wheel.")
+        Path | None, typer.Option(help="Also copy the results into this folder, in the layout of a wheel.", **PATH)
     ] = None,
     hub: Annotated[
         Path | None,
-        typer.Option(help="Write kernels into this folder, which Hugging Face's kernels loads without anyaccel."),
+        typer.Option(
+            help="Write kernels into this folder, which Hugging Face's kernels loads without anyaccel.", **PATH
+        ),
     ] = None,
     rocm: Annotated[
         list[str] | None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import math
 import re
 import sys
 import time
@@ -35,9 +36,11 @@ def _cache() -> Cache:
     wanted = environment.cache_dir() or Cache.default_root()
     try:
         return Cache(wanted)
-    except OSError as error:
-        if os.path.isdir(wanted):
-            return Cache(wanted, writable=False)
+    except (OSError, CacheError) as error:
+        with contextlib.suppress(OSError, CacheError):
+            return Cache(wanted, writable=False)  # also root's, as programs do
+        if isinstance(error, CacheError):
+            raise
         msg = f"opening the cache at {wanted} failed: {error}. Fix: set ANYACCEL_CACHE_DIR to another directory."
         raise CacheError(msg) from error
 
@@ -83,7 +86,8 @@ def clear(
     ] = "0s",
 ) -> None:
     """Remove built ops; running programs keep the ones that they have loaded."""
-    oldest = time.time() - _duration(older_than).total_seconds()
+    age = _duration(older_than).total_seconds()
+    oldest = time.time() - age if age else math.inf  # clocks of other machines may be ahead
     cache = _cache()
     try:
         removed = clear_cache(cache, oldest)

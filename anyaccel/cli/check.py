@@ -11,6 +11,7 @@ import typer
 from ..migrate.findings import FORMATS, findings_of
 from ..migrate.settings import settings_of
 from .migrate import results_of
+from .places import PATHS
 
 __all__ = ["EPILOG", "command"]
 
@@ -21,7 +22,10 @@ Format = enum.Enum("Format", {name: name for name in FORMATS}, type=str)  # type
 
 
 def command(
-    paths: Annotated[list[Path], typer.Argument(help="Python files, notebooks, and folders of them.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Python files, notebooks, and folders of them.", **PATHS),
+    ],
     form: Annotated[Format, typer.Option("--format", help="The output format.")] = Format["text"],
     exclude: Annotated[
         list[str] | None, typer.Option(help="Leave out paths like this, such as 'third_party/*'.")

@@ -17,7 +17,6 @@ from rich.table import Table
 from ..accelerator.errors import AnyaccelError
 from ..op_builder.engine import environment
 from ..op_builder.engine.cache import Cache, open_cache
-from ..op_builder.engine.errors import CacheError
 from ..op_builder.engine.toolchains.survey import PURPOSES, survey
 from ..op_builder.torch_libraries import missing_python_headers
 from .report import verdict_of
@@ -79,11 +78,12 @@ def _settings_finding() -> Diagnosis:
 
 
 def _cache_finding() -> Diagnosis:
-    root = environment.cache_dir()
+    root = None
     try:
+        root = environment.cache_dir()
         wanted = root or Cache.default_root()
         cache = open_cache(root)
-    except CacheError as error:
+    except AnyaccelError as error:
         return Diagnosis("cache", str(root or ""), False, str(error), str(error).rpartition("Fix: ")[2].rstrip("."))
     if cache.root != wanted:
         return Diagnosis(

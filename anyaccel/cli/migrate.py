@@ -13,6 +13,7 @@ from rich.progress import Progress
 
 from ..migrate.site import MigrateError, SiteOutcome
 from .migrate_report import show_diff, show_report
+from .places import PATHS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +28,10 @@ Assumption = enum.Enum("Assumption", {"any-accelerator": "any-accelerator"}, typ
 
 
 def command(
-    paths: Annotated[list[Path], typer.Argument(help="Python files, notebooks, and folders of them.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Python files, notebooks, and folders of them.", **PATHS),
+    ],
     apply: Annotated[bool, typer.Option("--write", help="Write the files, rather than show a diff.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also write files that git could not restore.")] = False,
     interactive: Annotated[

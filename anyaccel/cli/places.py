@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
+
+import typer
 
 from ..accelerator.errors import AnyaccelError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["PlaceError", "require_folder"]
+__all__ = ["PATH", "PATHS", "PlaceError", "require_folder"]
 
 
 class PlaceError(AnyaccelError, OSError):
     """Raised when a folder for results cannot be created."""
+
+
+def _named_path(text: str) -> Path:
+    """Return the path that an argument names. An empty one, as of a shell's variable that is not set, would be this folder.
+
+    Raises:
+        BadParameter: when it is empty.
+    """
+    if not text:
+        msg = "got an empty path. Fix: name a file or a folder; . is this folder."
+        raise typer.BadParameter(msg)
+    return Path(text)
+
+
+PATH: dict[str, Any] = {"parser": _named_path, "metavar": "PATH"}
+"""Typer's settings of an option that takes a path."""
+PATHS: dict[str, Any] = {"parser": _named_path, "metavar": "PATHS"}
+"""Typer's settings of an argument that takes paths."""
 
 
 def require_folder(folder: Path, option: str) -> None:

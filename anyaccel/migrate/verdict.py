@@ -12,11 +12,12 @@ import ast
 import re
 import warnings
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .cpu_reach import answers_in, finds_cuda, is_about_cuda, swallows
 from .lines import lines_of
+from .program_graph import CodeScope, Graph, SourceFile
 from .site import SiteOutcome
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _HARMLESS = re.compile(
 )
 _RAISING = ("current-device", "graphs", "memory", "nvtx", "rng", "runtime-call", "streams", "typed-tensor")
 _OF_MAIN = re.compile(r"__name__ == '__main__'|'__main__' == __name__")
-_IMPLICIT = re.compile(r"^(__\w+__|forward|run|setup)$")
 
 
 @dataclass(frozen=True)
@@ -67,106 +67,15 @@ class Verdict:
         return f"{self.path}: starts on a CPU: {self.answer}{because}"
 
 
-@dataclass
-class _Scope:
-    """A function, or the code of a file outside its functions and classes.
-
-    Attributes:
-        names: the names that it mentions.
-        attributes: the attributes that it mentions.
-        owner: the class of a method.
-        sites: the sites in it that stop a program on a CPU, and whether each one certainly does.
-    """
-
-    names: set[str] = field(default_factory=set)
-    attributes: set[str] = field(default_factory=set)
-    owner: str = ""
-    sites: list[tuple[Site, bool]] = field(default_factory=list)
-
-
-@dataclass(eq=False)
-class _File:
-    """A file with its scopes by name: a function, ``"Class.method"``, or ``""`` for the code outside of them."""
-
-    path: Path
-    scopes: dict[str, _Scope]
-    bases: dict[str, set[str]]
-    imports: dict[str, tuple[str, str]]
-    is_guarded: bool = False
-    has_loop: bool = False
-    lines: list[str] = field(default_factory=list)
-    answers: set[str] = field(default_factory=set)
-
-    def column(self, node: ast.AST) -> int:
-        """Return the column of a node in characters, from 1; :mod:`ast` counts bytes of UTF-8, from 0."""
-        line = self.lines[node.lineno - 1] if hasattr(node, "lineno") else ""
-        column = getattr(node, "col_offset", -1)
-        return column + 1 if line.isascii() else len(line.encode()[:column].decode(errors="replace")) + 1
-
-    def methods(self, owner: str, attributes: set[str]) -> Iterator[str]:
-        """Yield the methods of a class that are mentioned, or that Python or torch calls implicitly."""
-        for name in self.scopes:
-            of_class, _, method = name.partition(".")
-            if of_class == owner and (method in attributes or _IMPLICIT.match(method)):
-                yield method
-
-
 def verdicts(results: Iterable[FileResult]) -> list[Verdict]:
     """Return the verdict on every program among the files of a run."""
-    graph = _Graph([file for result in results if (file := _read(result)) is not None])
+    graph = Graph([file for result in results if (file := _read(result)) is not None])
     imported = {each for file in graph.files for each in graph.imported_by(file)}
     programs = [file for file in graph.files if file.is_guarded or (file.has_loop and file not in imported)]
     return [_verdict(graph, program) for program in programs]
 
 
-class _Graph:
-    """Resolves the names in a file to functions and classes.
-
-    Args:
-        files: all files of a run.
-    """
-
-    def __init__(self, files: list[_File]) -> None:
-        self.files = files
-        self._by_module: dict[str, _File] = {}
-        self._by_end: dict[str, _File] = {}
-        for file in files:
-            parts = file.path.with_suffix("").parts
-            parts = parts[:-1] if parts[-1] == "__init__" else parts
-            self._by_module.setdefault(".".join(parts), file)
-            for start in range(len(parts) - 1):  # a package may start below the folder of the paths
-                self._by_end.setdefault(".".join(parts[start:]), file)
-        self._imported: dict[_File, list[_File]] = {}
-
-    def find(self, asking: _File, module: str) -> _File | None:
-        """Return the file of a module that another file imports; a dotted name may match in any folder of the run."""
-        beside = ".".join([*asking.path.parts[:-1], module])
-        found = self._by_module.get(module) or self._by_module.get(beside)
-        return self._by_end.get(module) if found is None and "." in module else found
-
-    def imported_by(self, file: _File) -> list[_File]:
-        """Return the files that a file imports, or imports from."""
-        if file not in self._imported:
-            modules = {module for module, _ in file.imports.values()}
-            found = (self.find(file, module) for module in sorted(modules))
-            self._imported[file] = [each for each in found if each is not None]
-        return self._imported[file]
-
-    def defined(self, file: _File, name: str) -> tuple[_File, str] | None:
-        """Return the file that defines a function or class, and its name there; None if no file of the run does."""
-        if name in file.scopes or name in file.bases:
-            return file, name
-        if name in file.imports:
-            module, original = file.imports[name]
-            home = self.find(file, module)
-            return None if home is None else (home, original)
-        for home in self.imported_by(file):
-            if name in home.scopes or name in home.bases:
-                return home, name
-        return None
-
-
-def _read(result: FileResult) -> _File | None:
+def _read(result: FileResult) -> SourceFile | None:
     if result.path.suffix != ".py":
         return None
     try:
@@ -175,7 +84,7 @@ def _read(result: FileResult) -> _File | None:
             tree = ast.parse(result.old)
     except (SyntaxError, ValueError):
         return None
-    file = _File(result.path, {}, {}, {}, lines=lines_of(result.old), answers=answers_in(tree))
+    file = SourceFile(result.path, {}, {}, {}, lines=lines_of(result.old), answers=answers_in(tree))
     _fill(file, tree, "", "")
     stopping = {(site.line, site.column): (site, is_certain) for site, is_certain in _stopping(result.sites)}
     _place(file, tree, "", stopping)
@@ -197,9 +106,9 @@ def _stopping(sites: Iterable[Site]) -> Iterator[tuple[Site, bool]]:
             yield site, False
 
 
-def _fill(file: _File, node: ast.AST, name: str, owner: str) -> None:
+def _fill(file: SourceFile, node: ast.AST, name: str, owner: str) -> None:
     """Record the names in a scope, its functions and methods as scopes of their own, and the bases of its classes."""
-    scope = file.scopes.setdefault(name, _Scope(owner=owner))
+    scope = file.scopes.setdefault(name, CodeScope(owner=owner))
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             inner = f"{owner}.{child.name}" if owner and not name else child.name
@@ -217,7 +126,7 @@ def _fill(file: _File, node: ast.AST, name: str, owner: str) -> None:
             _fill(file, child, name, owner)
 
 
-def _fill_member(file: _File, member: ast.stmt, owner: str) -> None:
+def _fill_member(file: SourceFile, member: ast.stmt, owner: str) -> None:
     if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
         _fill(file, member, f"{owner}.{member.name}", owner)
     elif isinstance(member, ast.ClassDef):
@@ -228,7 +137,7 @@ def _fill_member(file: _File, member: ast.stmt, owner: str) -> None:
         _fill(file, member, "", "")  # runs when the module is imported
 
 
-def _mention(file: _File, scope: _Scope, node: ast.AST) -> None:
+def _mention(file: SourceFile, scope: CodeScope, node: ast.AST) -> None:
     if isinstance(node, ast.Name):
         scope.names.add(node.id)
     elif isinstance(node, ast.Attribute):
@@ -237,14 +146,16 @@ def _mention(file: _File, scope: _Scope, node: ast.AST) -> None:
         for alias in node.names:
             file.imports[alias.asname or alias.name] = (alias.name, "")
     elif isinstance(node, ast.ImportFrom):
+        module = "." * node.level + (node.module or "")
         for alias in node.names:
-            file.imports[alias.asname or alias.name] = (node.module or alias.name, alias.name if node.module else "")
+            name = f"*{module}" if alias.name == "*" else alias.asname or alias.name
+            file.imports[name] = (module, alias.name)
 
 
 _Stopping = dict[tuple[int, int], tuple["Site", bool]]  # by line and column, from 1
 
 
-def _place(file: _File, node: ast.AST, name: str, stopping: _Stopping, owner: str = "", around: str = "") -> None:
+def _place(file: SourceFile, node: ast.AST, name: str, stopping: _Stopping, owner: str = "", around: str = "") -> None:
     """Add each site that stops a program to its scope, except sites that only CUDA reaches.
 
     Args:
@@ -276,11 +187,22 @@ def _place(file: _File, node: ast.AST, name: str, stopping: _Stopping, owner: st
             # first, because what starts where a node starts may be within it
             _place(file, child, inner, stopping, of_class, name if is_function else around)
         elif isinstance(child, ast.If):
+            if not _has_denial(child.test):
+                _place(file, ast.Module(child.orelse, []), inner, stopping, of_class, around)  # what a CPU runs
             guard = next((each for each in stopping if _is_guard(child, each, stopping[each][0])), None)
             if guard is not None:
-                file.scopes.setdefault(inner, _Scope()).sites.append(stopping.pop(guard))
+                file.scopes.setdefault(inner, CodeScope()).sites.append(stopping.pop(guard))
         if isinstance(child, ast.expr) and place in stopping and not is_cudas:
-            file.scopes.setdefault(inner, _Scope()).sites.append(stopping.pop(place))
+            file.scopes.setdefault(inner, CodeScope()).sites.append(stopping.pop(place))
+
+
+def _has_denial(test: ast.expr) -> bool:
+    """Return whether a test for CUDA may be true on a CPU."""
+    return any(
+        isinstance(each, ast.Not | ast.NotEq | ast.IsNot | ast.NotIn | ast.Lt | ast.LtE)
+        or (isinstance(each, ast.Constant) and each.value in ("cpu", 0, None))
+        for each in ast.walk(test)
+    )
 
 
 def _is_in_body(function: ast.FunctionDef | ast.AsyncFunctionDef, child: ast.AST) -> bool:
@@ -296,11 +218,11 @@ def _is_guard(test: ast.If, place: tuple[int, int], site: Site) -> bool:
 _OF_DDP = ("device_ids", "output_device")
 
 
-def _verdict(graph: _Graph, program: _File) -> Verdict:
+def _verdict(graph: Graph, program: SourceFile) -> Verdict:
     """Search breadth-first from the program's top level through everything that it may call."""
-    waiting: deque[tuple[_File, str]] = deque([(program, "")])
-    seen: set[tuple[_File, str]] = set()
-    classes: list[tuple[_File, str]] = []
+    waiting: deque[tuple[SourceFile, str]] = deque([(program, "")])
+    seen: set[tuple[SourceFile, str]] = set()
+    classes: list[tuple[SourceFile, str]] = []
     attributes: set[str] = set()
     doubtful: Verdict | None = None
     while waiting:
@@ -326,14 +248,14 @@ def _verdict(graph: _Graph, program: _File) -> Verdict:
 
 
 def _made(
-    graph: _Graph,
-    file: _File,
-    scope: _Scope,
-    waiting: deque[tuple[_File, str]],
-    known: list[tuple[_File, str]],
-) -> list[tuple[_File, str]]:
+    graph: Graph,
+    file: SourceFile,
+    scope: CodeScope,
+    waiting: deque[tuple[SourceFile, str]],
+    known: list[tuple[SourceFile, str]],
+) -> list[tuple[SourceFile, str]]:
     """Queue the functions that a scope mentions, and return the classes, with their bases, that are not yet known."""
-    made: list[tuple[_File, str]] = []
+    made: list[tuple[SourceFile, str]] = []
     mentioned = [(file, name) for name in sorted(scope.names | scope.attributes)]
     for home, name in mentioned:
         found = graph.defined(home, name)

@@ -39,6 +39,9 @@ void check_dense(const at::Tensor& tensor) {
 }
 
 void check_writable(const at::Tensor& tensor) {
+  TORCH_CHECK(!tensor._is_zerotensor(),
+              "shm failed: got an output without memory (torch._efficientzerotensor). Fix: pass "
+              "tensor.clone(), and read the result there.");
   TORCH_CHECK(tensor.numel() == 0 || is_spread(tensor), "shm failed: got an output of sizes ", tensor.sizes(),
               " and strides ", tensor.strides(),
               ", whose elements share memory; expected separate memory for each element. Fix: pass "
@@ -108,6 +111,7 @@ Block Staging::input(const at::Tensor& tensor) {
   check_dense(tensor);
   if (is_plain(tensor)) return keep(tensor);
   const at::AutoDispatchBelowADInplaceOrView without_autograd;
+  if (tensor._is_zerotensor()) return keep(at::zeros(tensor.sizes(), tensor.options()));
   return keep(tensor.resolve_conj().resolve_neg().contiguous());
 }
 

@@ -15,7 +15,7 @@ Dtype dtype_of(const at::Tensor& tensor);
 
 // Returns whether the elements are in memory in their logical order, without gaps.
 inline bool is_plain(const at::Tensor& tensor) {
-  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg() && !tensor._is_zerotensor();
 }
 
 // Throws unless a tensor is dense, on the CPU, and inside its storage, which may have been freed.

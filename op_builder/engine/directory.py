@@ -138,8 +138,11 @@ class Directory:
             os.replace(source, name, dst_dir_fd=descriptor)
 
     def make_folder(self, name: str) -> None:
-        """Create a folder with mode 0700 if it does not exist; removes anything else of that name."""
-        if not self.has_folder(name):
+        """Create a folder with mode 0700 if it does not exist; removes what else has that name, also a folder open to others."""
+        try:
+            with self._opened(name):
+                pass
+        except OSError:
             self.remove(name)
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=self._descriptor)
@@ -176,17 +179,17 @@ class Directory:
             owners = {os.getuid(), *([0] if self._is_shared else [])}
             if _is_open_to_others(status) or status.st_uid not in owners:
                 msg = f"it belongs to user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}"
-                raise PermissionError(1, msg, folder)
+                raise PermissionError(1, msg, os.path.join(self.path, folder))
             yield descriptor
         finally:
             os.close(descriptor)
 
 
 def read_regular(name: str | os.PathLike[str], directory: int | None = None) -> bytes:
-    """Return the content of a regular file; refuses links, directories, fifos and devices.
+    """Return the content of a regular file that only the user or root can change; refuses links, directories, fifos and devices.
 
     Raises:
-        OSError: when it is missing or not a regular file.
+        OSError: when it is missing, not a regular file, of another user, or open to others.
     """
     return b"".join(_parts_of(name, directory, follow_link=False))
 
@@ -197,7 +200,7 @@ def digest_of_regular(name: str | os.PathLike[str], directory: int | None = None
     Args:
         name: the file.
         directory: the descriptor of the folder to which a relative name belongs.
-        follow_link: read the file that a link names, too.
+        follow_link: read the file that a link names, too, and anybody's.
     """
     digest = hashlib.sha256()
     for part in _parts_of(name, directory, follow_link, math.inf):
@@ -213,6 +216,9 @@ def _parts_of(
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
             raise OSError(22, "not a regular file of at most 1 GiB", os.fspath(name))
+        if not follow_link and (_is_open_to_others(status) or status.st_uid not in (os.getuid(), 0)):
+            msg = f"it belongs to user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}"
+            raise PermissionError(1, msg, os.fspath(name))
         while part := os.read(descriptor, _PART_BYTES):
             yield part
     finally:

@@ -18,7 +18,9 @@ __all__ = ["TEMPORARY_FIX", "in_scratch_folder", "lack_of_room", "private_folder
 
 TEMPORARY_FIX = "free some space there, or set TMPDIR to a writable directory with free space"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the last by ulimit -f
-_CUT = re.compile(r"File size limit exceeded\]?(, core dumped)?$")  # GCC's words for a program that SIGXFSZ ended
+_CUT = re.compile(
+    r"File size limit exceeded(\]?(, core dumped)?| signal terminated program \S+)$"
+)  # GCC's words for a program that SIGXFSZ ended
 _UNUSABLE = (*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR)
 
 T = TypeVar("T")

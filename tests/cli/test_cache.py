@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from anyaccel.cli import cache as cache_command
 from anyaccel.op_builder.engine.cache import Cache
 from anyaccel.op_builder.engine.lock import build_lock
 
@@ -73,6 +74,25 @@ def test_clear_by_age_and_all(cache: Cache, run: Callable[..., subprocess.Comple
     assert [entry.op for entry in cache.entries()] == ["new_op"]
     assert "removed 1 of" in run("clear").stdout
     assert not list(cache.root.iterdir())
+
+
+def test_clear_removes_what_another_machines_clock_dated_ahead(
+    cache: Cache, run: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    for entry in cache.entries():
+        os.utime(entry.binary, (time.time() + 48 * HOUR_SECONDS,) * 2)
+    assert "removed 0 of" in run("clear", "--older-than", "1s").stdout
+    assert "removed 2 of" in run("clear").stdout
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only what root filled is read by others")
+def test_another_user_lists_and_verifies_roots_cache(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in (cache.root, *cache.root.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    monkeypatch.setenv("ANYACCEL_CACHE_DIR", str(cache.root))
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    intact, damaged = cache_command._cache().verify()
+    assert (len(intact), len(damaged)) == (2, 0)
 
 
 def test_clear_removes_what_killed_and_failed_builders_left_but_not_what_is_being_built(

@@ -177,3 +177,12 @@ def test_check_says_what_it_does_not_understand(tmp_path: Path) -> None:
 def test_this_project_is_not_tied_to_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert run("check", ".") == (0, "")
+
+
+@pytest.mark.parametrize("command", [["migrate", "--write", "--force"], ["check"], ["build", "lion", "--output"]])
+def test_an_empty_path_is_not_the_current_folder(command: list[str], tmp_path: Path) -> None:
+    code, said = run(*command, "")
+    assert code == 2
+    assert "got an empty path" in said
+    assert [file.name for file in tmp_path.iterdir()] == ["train.py"]
+    assert (tmp_path / "train.py").read_text() == BEFORE

@@ -90,3 +90,22 @@ def reduced_together(count: int) -> None:
 @pytest.mark.parametrize("hosts", HOSTS)
 def test_views_of_one_tensor_are_reduced_once(ranks_on: Callable[[str], Ranks], hosts: str, count: int) -> None:
     ranks_on(hosts).run(reduced_together, count)
+
+
+def zeros_without_memory() -> None:
+    """Forward-mode autograd makes such zeros, whose address is null."""
+    world = dist.get_world_size()
+    for count in (1, 3):
+        nothing, output = torch._efficientzerotensor(count), torch.ones(count)
+        dist.reduce_scatter(output, [nothing] * world)
+        assert output.equal(torch.zeros(count))
+        outputs = [torch.ones(count) for _ in range(world)]
+        dist.all_gather(outputs, nothing)
+        assert all(one.equal(torch.zeros(count)) for one in outputs)
+        with pytest.raises(RuntimeError, match="an output without memory"):
+            dist.all_gather([nothing] * world, output)
+
+
+@pytest.mark.parametrize("hosts", ["aaa", "aab"])
+def test_zeros_without_memory_can_be_given(ranks_on: Callable[[str], Ranks], hosts: str) -> None:
+    ranks_on(hosts).run(zeros_without_memory)

@@ -11,6 +11,16 @@ from anyaccel.migrate.verdict import verdicts
 
 MAIN = 'if __name__ == "__main__":\n    main()\n'
 UNKNOWN = "def stop(x, thing):\n    return x.cuda(*thing)\n"
+PACKAGES = {
+    "hub/__init__.py": "from .deep import stop\n",
+    "hub/deep.py": "import torch\n" + UNKNOWN,
+    "hub/all.py": "from .deep import *\n",
+    "hub/user.py": "from . import deep\ndef use():\n    deep.stop(1)\n",
+    "hub/safe.py": "from .b import stop\ndef use():\n    stop(1)\n",
+    "hub/b.py": "def stop(x):\n    return x\n",
+    "costly/__init__.py": "import torch\nCAPABILITY = torch.cuda.get_device_capability()\n",
+    "costly/part.py": "def f():\n    pass\n",
+}
 PROGRAMS = {
     "nothing stops it": ("import torch\ndef main():\n    return torch.ones(1).cuda()\n" + MAIN, "yes"),
     "a function that is called": (f"import torch\n{UNKNOWN}def main():\n    stop(1, thing)\n" + MAIN, "no a.py:3"),
@@ -117,6 +127,21 @@ PROGRAMS = {
         "    if kind == 'cpu':\n        f(torch.cuda.get_device_capability())\n" + MAIN,
         "no a.py:5",
     ),
+    "a name that a package passes on": ("from hub import stop\ndef main():\n    stop(1)\n" + MAIN, "no hub/deep.py:3"),
+    "a name of a package that passes it on": ("import hub\ndef main():\n    hub.stop(1)\n" + MAIN, "no hub/deep.py:3"),
+    "a name that a package passes on with all": (
+        "from hub.all import stop\ndef main():\n    stop(1)\n" + MAIN,
+        "no hub/deep.py:3",
+    ),
+    "a module of a package": ("from hub import deep as d\ndef main():\n    d.stop(1)\n" + MAIN, "no hub/deep.py:3"),
+    "the package of a module": ("from costly.part import f\ndef main():\n    f()\n" + MAIN, "no costly/__init__.py:2"),
+    "a package above": ("from hub.user import use\ndef main():\n    use()\n" + MAIN, "no hub/deep.py:3"),
+    "a file of the same name elsewhere": ("from hub.safe import use\ndef main():\n    use()\n" + MAIN, "yes"),
+    "the other branch of a test for CUDA": (
+        "import torch\ndef main():\n    if torch.cuda.is_available():\n        pass\n    else:\n"
+        "        torch.cuda.get_device_capability()\n" + MAIN,
+        "no a.py:6",
+    ),
     "another Python": ("print 1\n" + MAIN, None),
 }
 
@@ -133,5 +158,9 @@ def test_a_program(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     net = "class Net:\n    def forward(self, x):\n        return x.cuda(*thing)\n"
     Path("pkg/c.py").write_text("import torch\n" + UNKNOWN + net)
     paths = [Path("a.py"), Path("b.py"), Path("c.py"), Path("pkg/__init__.py"), Path("pkg/c.py")]
+    for name, text in PACKAGES.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+    paths += [Path(name) for name in PACKAGES]
     found = [f"{one.answer} {one.stops or ''}".strip() for one in verdicts(migrate_files(paths, "anyaccel"))]
     assert found == ([] if expected is None else [expected])

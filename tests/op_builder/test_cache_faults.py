@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import shutil
@@ -281,6 +282,31 @@ def test_an_entry_moved_to_anothers_name_is_not_served(place: Place) -> None:
     shutil.rmtree(one)
     shutil.copytree(two, one)
     place.build()
+
+
+@pytest.mark.parametrize("opened", ["files", "folders"])
+def test_what_others_may_have_changed_is_built_again(
+    place: Place, opened: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.build()
+    for path in place.root.rglob("*"):
+        if path.is_dir() == (opened == "folders"):
+            path.chmod(0o775 if path.is_dir() else 0o666)
+    with caplog.at_level(logging.WARNING):
+        place.build()
+    assert all(f"'{recipe.op}' is unreadable; building it again" in caplog.text for recipe in place.recipes)
+    for path in place.root.rglob("*"):
+        if not path.name.endswith((".lock", ".holder")):
+            assert not path.lstat().st_mode & 0o022, path
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives a file to another user")
+def test_a_binary_of_another_user_is_not_loaded(place: Place) -> None:
+    (binary, *_) = place.build()
+    os.chown(binary, 12345, 12345)
+    assert CliRunner().invoke(app, ["verify"]).exit_code == 1
+    place.build()
+    assert binary.lstat().st_uid == 0
 
 
 def test_what_is_written_is_private_whatever_the_umask(place: Place) -> None:

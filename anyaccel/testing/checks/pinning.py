@@ -23,10 +23,16 @@ def _pin_memory(accelerator: DeepSpeedAccelerator) -> None:
     expect(pinned.dtype == tensor.dtype, f"pin_memory(t) is of {pinned.dtype}; expected {tensor.dtype}")
     expect_type(accelerator.is_pinned(pinned), bool, "is_pinned(t)")
     expect(not accelerator.is_pinned(tensor), "is_pinned(t) is True for a tensor that nothing has pinned")
-    expect(accelerator.pin_memory(tensor, make_copy=False).shape == (2, 3), "make_copy=False gives another shape")
+    expect(
+        accelerator.pin_memory(tensor.t()).tolist() == tensor.t().tolist(),
+        "pin_memory(t) has other values than a transposed t",
+    )
+    template = accelerator.pin_memory(tensor, make_copy=False)
+    expect(template.shape == (2, 3), "make_copy=False gives another shape")
+    expect(template.data_ptr() != tensor.data_ptr(), "make_copy=False gives the template itself")
     flat = accelerator.pin_memory(tensor, make_copy=False, match_shape=False)
     expect(flat.shape == (6,), f"match_shape=False gives the shape {tuple(flat.shape)}; expected (6,)")
-    expect(flat.data_ptr() != tensor.data_ptr(), "make_copy=False aliases the template")
+    expect(flat.data_ptr() != tensor.data_ptr(), "make_copy=False with match_shape=False aliases the template")
     unpin: Any = accelerator.unpin_memory
     released = unpin(pinned)
     expect(released is None or isinstance(released, bool), f"unpin_memory(t) is {released!r}")

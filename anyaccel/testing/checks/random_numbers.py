@@ -37,8 +37,28 @@ def _seeding_repeats(accelerator: DeepSpeedAccelerator, seed: Callable[[int], ob
     expect(first != second, f"two draws after one seed give the same numbers on device {index}")
 
 
+def _pairs(accelerator: DeepSpeedAccelerator) -> list[tuple[int, int]]:
+    """Return the current and the last device in both orders; nothing if they are one, or share a generator as a CPU's do."""
+    current, last = accelerator.current_device(), last_index(accelerator)
+    return [] if current == last or accelerator.device_name() == "cpu" else [(current, last), (last, current)]
+
+
+def _leaves_other(accelerator: DeepSpeedAccelerator, act: Callable[[], object], other: int, what: str) -> None:
+    before = accelerator.get_rng_state(other).clone()
+    act()
+    expect(accelerator.get_rng_state(other).equal(before), f"{what} changes the generator of device {other}")
+
+
 def _manual_seed(accelerator: DeepSpeedAccelerator) -> None:
     _seeding_repeats(accelerator, accelerator.manual_seed, accelerator.current_device())
+    for index, other in _pairs(accelerator):
+        with made_current(accelerator, index):
+            seed = partial(accelerator.manual_seed, 98 + index)
+            _leaves_other(accelerator, seed, other, f"manual_seed() on device {index}")
+            expect(
+                accelerator.initial_seed() == 98 + index,
+                f"initial_seed() is not that of device {index}, the current one",
+            )
 
 
 def _manual_seed_all(accelerator: DeepSpeedAccelerator) -> None:
@@ -65,9 +85,29 @@ def _rng_state(accelerator: DeepSpeedAccelerator) -> None:
             f"set_rng_state(state, *{arguments}) does not bring the numbers back",
         )
 
+    for index, other in _pairs(accelerator):
+        with made_current(accelerator, index):
+            accelerator.manual_seed(55 + index)
+            state = accelerator.get_rng_state()
+            expect(
+                state.equal(accelerator.get_rng_state(index)),
+                f"get_rng_state() is not that of device {index}, the current one",
+            )
+            setting = partial(accelerator.set_rng_state, state, index)
+            _leaves_other(accelerator, setting, other, f"set_rng_state(state, {index})")
+            setting = partial(accelerator.set_rng_state, state)
+            _leaves_other(accelerator, setting, other, f"set_rng_state(state) with device {index} as the current one")
+
 
 def _rng_state_all(accelerator: DeepSpeedAccelerator) -> None:
+    for seed, (index, _) in enumerate(_pairs(accelerator), 77):
+        with made_current(accelerator, index):
+            accelerator.manual_seed(seed)
     states = accelerator.get_rng_state_all()
+    for index, _ in _pairs(accelerator):
+        expect(
+            states[index].equal(accelerator.get_rng_state(index)), f"get_rng_state_all()[{index}] is another device's"
+        )
     expected = accelerator.device_count() if accelerator.device_name() != "cpu" else 1  # a CPU has one generator
     expect(len(states) == expected, f"get_rng_state_all() has {len(states)} states; expected {expected}")
     drawn_on = sorted({accelerator.current_device(), last_index(accelerator)})
@@ -83,6 +123,12 @@ def _random_seed(member: str, accelerator: DeepSpeedAccelerator) -> None:
         expect_type(number, int, f"{member}()")
     expect(numbers[0] != numbers[1], f"{member}() gives the same number twice")
     expect(accelerator.initial_seed() == numbers[1], f"after {member}(), initial_seed() is not what it returned")
+    for _, other in _pairs(accelerator)[:1]:
+        before = accelerator.get_rng_state(other).clone()
+        getattr(accelerator, member)()
+        is_seeded = not accelerator.get_rng_state(other).equal(before)
+        are_meant = member == "seed_all"
+        expect(is_seeded == are_meant, f"{member}() {'changes' if is_seeded else 'does not seed'} device {other}")
 
 
 def _default_generator(accelerator: DeepSpeedAccelerator) -> None:
