@@ -38,8 +38,4 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
-
 register()
