@@ -232,14 +232,20 @@ def test_several_threads_may_wait_for_one_message_and_again(scripts: Scripts, ho
 def test_a_sender_that_dies_in_the_middle_of_a_message_to_any_is_named_at_once(scripts: Scripts) -> None:
     scripts.start(
         """
+        def kill_when_it_has_begun():
+            while got[0] == 0: time.sleep(0.001)
+            os.kill(sender, 9)
+
         start(60)
-        dist.barrier()
+        pids = [None] * world
+        dist.all_gather_object(pids, os.getpid())
+        sender = pids[1]
         if rank == 1:
-            work = dist.isend(torch.ones(100_000_000), 0)
-            time.sleep(0.02)
-            os.kill(os.getpid(), 9)
+            dist.send(torch.ones(100_000_000), 0)
+            time.sleep(60)
         got = torch.zeros(100_000_000)
         if rank == 0:
+            threading.Thread(target=kill_when_it_has_begun).start()
             began = time.monotonic()
             text = error_of(lambda: dist.recv(got))
             say("rank 1" in text and "dead" in text and "rank 2" not in text.split("while")[0], time.monotonic() - began < 20)
