@@ -36,7 +36,7 @@ from .own_branches import leave_own_branch
 from .probes import keep_probes
 from .questions import asked_in, is_count_tested
 from .refused_devices import keep_expected, keep_unlisted
-from .regions import chain_around, regions_of
+from .regions import case_around, chain_around, regions_of
 from .same_on_cpu import of_cpu
 from .scripts import keep_scripts
 from .site import SiteOutcome
@@ -109,6 +109,10 @@ def _keep_whole(plan: Plan) -> None:
                 what = "NCCL" if decision.rule == "comm-backend" else "a CUDA device"
                 reason = f"runs only if line {line} finds {what}; decide on that line, then run again"
                 plan.reconsider(one.node, reason, SiteOutcome.LEFT)
+        case = case_around(plan.view, decision.node)
+        for one in rewritten_in(plan, [case.body]) if case is not None else ():
+            reason = f"runs only if line {line} matches CUDA's name; decide on that line, then run again"
+            plan.reconsider(one.node, reason, SiteOutcome.LEFT)
         is_text = isinstance(decision.node, cst.FormattedString) and decision.rule != "env"
         if is_text or is_device_literal(decision.node):
             for one in rewritten_in(plan, [decision.node]):

@@ -51,6 +51,7 @@ _OWN = re.compile(
             r"\b(is_shared|share_memory_?)\b",  # CUDA tensors are shared between processes in their own way
             r"\b(\w+_)?(nvenc|nvdec|cuvid)\b",  # NVIDIA's video codecs
             r"\bgpu_(hist|predictor)\b",  # XGBoost
+            r"\bpreferred_(linalg|blas)_library\b",  # cuSOLVER and cuBLAS
             r"[\"']--gpus\b",  # Docker
             r"/GPU:\d",  # TensorFlow
             r"(?<=\.)(\w+_)?(BACKEND|TARGET|DEVICE)_(\w+_)?CUDA\b",  # OpenCV
@@ -105,12 +106,23 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
             yield Objection("precision", "chooses a precision or a number; decide what other devices use", True)
         if named := appended(plan, region):
             yield Objection("depends-on-cuda", f"{named} is passed to a reported call; decide on both together")
-        called = next((name for name in re.findall(r"(\w+)\s*\(", plan.view.code(region)) if name in tainted), "")
+        called = next((name for name in _called_or_handed_on(plan, region) if name in tainted), "")
         if called:
             yield Objection(
                 "depends-on-cuda",
                 f"{called}() depends on it and contains code for CUDA only; port that function, or keep the question",
             )
+
+
+def _called_or_handed_on(plan: Plan, region: cst.CSTNode) -> Iterator[str]:
+    """Yield the names of what code calls, and the names that it uses without a call: ``context = solver if … else …``."""
+    yield from re.findall(r"(\w+)\s*\(", plan.view.code(region))
+    for name in plan.view.inside(region, cst.Name):
+        around = plan.view.parent(name)
+        is_part = isinstance(around, cst.Attribute) and around.attr is name
+        is_keyword = isinstance(around, cst.Arg) and around.keyword is name
+        if not is_part and not is_keyword and name.value in plan.view.defined_names:
+            yield name.value
 
 
 def _looked_for(plan: Plan, asked: cst.CSTNode) -> Iterator[Objection]:
@@ -158,6 +170,8 @@ def _names_of_cuda(
             "depends-on-cuda",
             f"{plan.view.code(version)} depends on it, which other devices do not have; decide what they show",
         )
+    if condition is not None and "is_nccl_available(" in plan.view.code(condition):
+        yield Objection("depends-on-cuda", "is_nccl_available() is asked, too; decide which backend other devices use")
     several = SEVERAL.search(plan.view.code(condition if condition is not None else asked))
     if PARALLEL_ON.search(plan.view.code(region)) or (
         several

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .amp_defaults import OF_AMP, only_enables_amp
-from .device_options import choices_of, is_default_of_option, names_of_row
+from .device_options import choices_of, is_default_of_option, is_for_no_device, names_of_row
 from .device_text import ACCELERATORS
 from .kinds import DEVICE_NAME
 from .listed_devices import OF_LIST, is_listed, is_refused
@@ -53,6 +53,7 @@ _OF_DICTIONARY = "part of a dictionary; use get_accelerator().device_name() if i
 _ONE_OF_SEVERAL = "one of several accelerators that the program names; decide whether one question can replace them"
 _LISTED = "goes to a function that lists the devices it takes; add the new ones there first"
 _OF_CUDA = re.compile(r"cuda|gpu")
+_OF_NO_DEVICE = "stands for the CPU, or for a machine without a device; decide what that is on other devices"
 _UNKNOWN = "may be a device's name; use get_accelerator().device_name() if it is"
 
 
@@ -82,6 +83,8 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
     while isinstance(around, cst.IfExp | cst.BooleanOperation):
         if isinstance(around, cst.IfExp) and inner is around.test:
             return Position(_UNKNOWN)
+        if isinstance(around, cst.IfExp) and is_for_no_device(view, around, inner):
+            return Position(_OF_NO_DEVICE)
         inner, around = around, view.parent(around)
     if inner is not node and is_where_tensors_are(view):
         return Position(_OF_OTHER)  # a choice for the graphs and for what is beside them

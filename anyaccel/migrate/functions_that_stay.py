@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRIES", "MAINS", "functions_that_stay"]
 
-_NVIDIAS = re.compile(r"nvidia[-_]smi")
+_NVIDIAS = re.compile(r"nvidia[-_]smi|\bpreferred_(linalg|blas)_library\b")
 _NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # calls of the last two are sites of their own
 MAINS = ("main", "main_worker")
 ENTRIES = (*MAINS, "train", "run", "worker", "setup")
@@ -30,7 +30,8 @@ ENTRIES = (*MAINS, "train", "run", "worker", "setup")
 def functions_that_stay(plan: Plan, changes: int) -> frozenset[str]:
     """Return the functions of this module that contain a report other than a CUDA check.
 
-    Names that are imported under a reported CUDA check are included, and functions that stop without CUDA.
+    Names that are imported under a reported CUDA check are included, functions that stop without CUDA, and a class whose
+    ``__init__()`` contains such a report.
     """
     reported = [
         one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED and not asked_in(plan, one)
@@ -44,8 +45,10 @@ def functions_that_stay(plan: Plan, changes: int) -> frozenset[str]:
                 found |= {str(each.evaluated_alias or each.evaluated_name) for each in aliases}
     for one in reported:
         for around in plan.view.ancestors(one.node):
-            if isinstance(around, cst.FunctionDef) and around.name.value not in (*_NOT_CALLED_BY_NAME, *ENTRIES):
-                found.add(around.name.value)
+            if isinstance(around, cst.FunctionDef):
+                owner = plan.view.class_around(around) if around.name.value == "__init__" else around
+                name = owner.name.value if isinstance(owner, cst.ClassDef | cst.FunctionDef) else ""
+                found |= {name} - {"", *_NOT_CALLED_BY_NAME, *ENTRIES}
                 break
     return frozenset(found)
 
@@ -56,7 +59,7 @@ def _functions_that_stop(plan: Plan) -> set[str]:
     A question that decides whether to call ``self.quantize()`` and the ``if device.type != "cuda": raise …`` in it are
     for the same devices.
     """
-    found = set(_functions_for_nvidia(plan.view))
+    found = set(_functions_of_libraries(plan.view))
     for one in plan.decisions.values():
         asked = asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
         if asked is not None and regions_of(plan.view, asked).is_entry:
@@ -73,8 +76,8 @@ def _functions_that_stop(plan: Plan) -> set[str]:
 
 
 @lru_cache(maxsize=1)  # asked for each question of a module
-def _functions_for_nvidia(view: SourceView) -> list[str]:
-    """Return the functions that run nvidia-smi."""
+def _functions_of_libraries(view: SourceView) -> list[str]:
+    """Return the functions that run nvidia-smi, or ask for cuSOLVER."""
     functions = view.of(cst.FunctionDef) if _NVIDIAS.search(view.source) else ()
     return [each.name.value for each in functions if _NVIDIAS.search(view.code(each))]
 

@@ -297,8 +297,11 @@ def _spawns(view: SourceView, call: cst.Call, name: str) -> bool:
 
 
 def kind_by_name(name: str) -> Kind:
-    """Return the kind that a name such as ``args.local_rank`` suggests."""
-    name = name.rpartition(".")[2].lower()
+    """Return the kind that a name such as ``args.local_rank`` suggests; ``Device.GPU`` is a constant, and no index."""
+    owner, _, name = name.rpartition(".")
+    if owner and name.isupper():
+        return Kind.UNKNOWN
+    name = name.lower()
     if DEVICE_NAME.search(name):
         return Kind.DEVICE
     return Kind.INDEX if _INDEX_NAME.search(name) else Kind.UNKNOWN

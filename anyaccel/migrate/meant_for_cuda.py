@@ -40,6 +40,8 @@ _OF_LIBRARY = "sets up a library with devices of its own"
 _OTHER = re.compile(r"(^|_)(sort|provider|engine)(_by)?$")
 _OF_OPTION = "compares an option that is no device"
 _ASKS = re.compile(r"is_(\w+_)?cuda_(device|tensor)$")
+_NVIDIA_SMI = re.compile(r"\bwhich\(\s*[\"']nvidia-smi")
+_OF_NVIDIA = "joined to a question for NVIDIA's driver"
 _OF_NAMED = "joined to a question that is for CUDA by its name"
 _NAMED = re.compile(r"(?<!\bnon)(?<!\bno)[_-]cuda$")
 _USES = re.compile(r"\btorch\.cuda\b|\.cuda\(")
@@ -61,6 +63,8 @@ def leave_meant_for_cuda(plan: Plan) -> None:
             leave_unless_stored(plan, both, _OF_ONNXRUNTIME)
         elif isinstance(both.operator, cst.And) and any(map(_names_cuda, plan.view.inside(both, cst.Call))):
             leave_unless_stored(plan, both, _OF_NAMED)
+        elif _NVIDIA_SMI.search(plan.view.code(both)):
+            leave_unless_stored(plan, both, _OF_NVIDIA)
     for asked in plan.view.of(cst.Comparison):
         if _OTHER.search(_compared(plan, asked)):
             leave_names(plan, asked, _OF_OPTION)

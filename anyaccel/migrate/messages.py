@@ -13,24 +13,21 @@ import libcst as cst
 
 from .docstrings import docstring_of, if_available
 from .questions import OF_WORD, asked_in
-from .regions import following, regions_of
+from .regions import following
+from .shown_messages import answered_in, in_branches, is_message, of_stored_answer, shown_with, texts_in, told_without
 from .site import SiteOutcome
 from .source_view import dotted
-from .stored_answers import regions_of_name
 from .torch_names import MEMBERS, QUESTIONS
-from .values_of_cuda import decided_in
+from .values_of_cuda import decided_in, rewritten_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
 
     from .plan import Build, Plan, SiteDecision
-    from .regions import Regions
 
 __all__ = ["correct_messages"]
 
 _RULE = "message"
-_SHOWN = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|echo)$")
-_LOGS = re.compile(r"(^|\.)log$")
 _OPTIONS = re.compile(r"(^|\.)(add_argument|[oO]ption|Argument|[fF]ield)$")
 _CUDA = r"(?<![\w./:\"'`=-])(?P<article>\b[Aa] )?(?P<cuda>CUDA|Cuda|cuda)"
 _END = r"(?=[ ]?(?:\Z|[.,!;)]|:\s|for\b|if\b|in\b))"  # not "using cuda:0"
@@ -75,62 +72,41 @@ _OF_CUDA = re.compile(
 def correct_messages(plan: Plan) -> None:
     """Rewrite the phrases of messages and docstrings that name CUDA, where all that they are about is rewritten."""
     rewritten = [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN]
-    of_branches = {call for one in rewritten for call in _in_branches(plan, asked_in(plan, one))}
+    of_branches = {call for one in rewritten for call in in_branches(plan, asked_in(plan, one))}
     for one in rewritten:
         _correct_missing(plan, asked_in(plan, one))
-    of_places = {call for one in rewritten for call in _around(plan, one.node)}
+    of_places = {call for one in rewritten for call in shown_with(plan, one.node)}
+    of_answers = {call for one in rewritten for call in of_stored_answer(plan, asked_in(plan, one))}
     for call in plan.view.of(cst.Call):
-        if call in of_branches or call in of_places or _is_before(plan, call):
-            _correct(plan, call, in_branch=call in of_branches)
+        if call in of_branches or call in of_places or call in of_answers or _is_before(plan, call):
+            _correct(plan, call, in_branch=call in of_branches or call in of_answers)
         if _OPTIONS.search(dotted(call.func) or ""):
             _correct_help(plan, call)
+    for asserted in plan.view.of(cst.Assert):
+        counted = any(
+            "torch.cuda.device_count" in plan.view.code(one.node) for one in rewritten_in(plan, [asserted.test])
+        )
+        if counted and asserted.msg is not None and not plan.project.expects_errors:
+            _correct_told(plan, texts_in(asserted.msg))
     for owner in plan.view.of(cst.FunctionDef, cst.ClassDef):
         _correct_docstring(plan, owner)
-
-
-def _in_branches(plan: Plan, asked: cst.CSTNode | None) -> Iterator[cst.Call]:
-    """Yield the messages that are shown only if a question is true."""
-    for region in _regions(plan, asked) if asked is not None else ():
-        for block in region.blocks:
-            yield from (each for each in plan.view.inside(block, cst.Call) if _is_message(each))
-
-
-def _regions(plan: Plan, asked: cst.CSTNode) -> list[Regions]:
-    """Return what depends on a question, and on its stored answer."""
-    found = regions_of(plan.view, asked)
-    return [found, *regions_of_name(plan.view, found)]
 
 
 def _correct_missing(plan: Plan, asked: cst.CSTNode | None) -> None:
     """Rewrite what is said, or raised, only if there is no accelerator: "CUDA is required", "CUDA is not available"."""
     if asked is None or plan.project.expects_errors:
         return
-    for text in dict.fromkeys(each for region in _regions(plan, asked) for each in _told_without(plan, region)):
+    _correct_told(plan, dict.fromkeys(each for one in answered_in(plan, asked) for each in told_without(plan, one)))
+
+
+def _correct_told(plan: Plan, texts: Iterable[cst.SimpleString | cst.FormattedString]) -> None:
+    for text in texts:
         if text in plan.decisions and plan.decisions[text].reason != OF_WORD:
             continue
         if isinstance(text, cst.SimpleString):
             _reword(plan, text, _without_missing)
-        elif not _decided(plan, text):
+        elif _is_rewritten(_decided(plan, text)):
             _reword_parts(plan, text, lambda place, words: _without_missing(words, is_first=place == 0))
-
-
-def _told_without(plan: Plan, region: Regions) -> Iterator[cst.SimpleString | cst.FormattedString]:
-    """Yield the texts that an assertion, an error or a message shows if a question is false."""
-    asked = region.asked
-    around = next(
-        (each for each in plan.view.ancestors(asked) if isinstance(each, cst.Assert | cst.BaseStatement)), None
-    )
-    if isinstance(around, cst.Assert) and around.msg is not None:
-        yield from _texts(around.msg)
-    if not isinstance(around, cst.If) or not plan.view.is_within(asked, around.test):
-        return
-    ran = region.blocks
-    other = around.orelse.body if isinstance(around.orelse, cst.Else) else None
-    for block in (around.body, other):
-        if block is not None and block not in ran and ran:
-            for call in plan.view.inside(block, cst.Call):
-                if _is_message(call) or isinstance(plan.view.parent(call), cst.Raise):
-                    yield from (each for argument in call.args for each in _texts(argument.value))
 
 
 def _without_missing(text: str, *, is_first: bool = True) -> str:
@@ -157,26 +133,10 @@ def _whole(old: str, new: str) -> str:
     return old if _LEFT.search(new) else new
 
 
-def _around(plan: Plan, node: cst.CSTNode) -> Iterator[cst.Call]:
-    """Yield the messages that show a place's value."""
-    for around in plan.view.ancestors(node):
-        if isinstance(around, cst.BaseSmallStatement | cst.BaseStatement):
-            return
-        if isinstance(around, cst.Call) and _is_message(around):
-            yield around
-
-
-def _is_message(call: cst.Call) -> bool:
-    called = dotted(call.func) or ""
-    # log() may take the name of a figure, and the figure
-    is_logged = _LOGS.search(called) is not None and len(call.args) == 1
-    return _SHOWN.search(called) is not None or (is_logged and isinstance(call.args[0].value, cst.FormattedString))
-
-
 def _is_before(plan: Plan, call: cst.Call) -> bool:
     """Return whether a message stands directly before a rewritten call that it names, such as ``empty_cache()``."""
     line = plan.view.parent(plan.view.parent(call) or call)
-    if not _is_message(call) or not isinstance(line, cst.SimpleStatementLine):
+    if not is_message(call) or not isinstance(line, cst.SimpleStatementLine):
         return False
     after = following(plan.view, line)[:1]
     ones = [one for each in after if isinstance(each, cst.SimpleStatementLine) for one in _decided(plan, each)]
@@ -186,26 +146,11 @@ def _is_before(plan: Plan, call: cst.Call) -> bool:
 def _correct(plan: Plan, call: cst.Call, *, in_branch: bool) -> None:
     if not _is_rewritten(_decided(plan, call)):
         return
-    for text in [each for arg in call.args for each in _texts(arg.value)]:
+    for text in [each for arg in call.args for each in texts_in(arg.value)]:
         if isinstance(text, cst.SimpleString):
             _reword(plan, text, lambda words: _without_cuda(words, in_branch=in_branch))
         else:
             _correct_formatted(plan, text, in_branch=in_branch)
-
-
-def _texts(shown: cst.BaseExpression) -> Iterator[cst.SimpleString | cst.FormattedString]:
-    """Yield the texts of which a message consists; not keys, and not what is given to other functions."""
-    if isinstance(shown, cst.SimpleString | cst.FormattedString):
-        yield shown
-    elif isinstance(shown, cst.ConcatenatedString):
-        yield from (each for side in (shown.left, shown.right) for each in _texts(side))
-    elif isinstance(shown, cst.BinaryOperation) and isinstance(shown.operator, cst.Add | cst.Modulo):
-        yield from _texts(shown.left)
-        yield from _texts(shown.right) if isinstance(shown.operator, cst.Add) else ()
-    elif isinstance(shown, cst.IfExp):
-        yield from (each for side in (shown.body, shown.orelse) for each in _texts(side))
-    elif isinstance(shown, cst.Call) and isinstance(shown.func, cst.Attribute) and shown.func.attr.value == "format":
-        yield from _texts(shown.func.value)
 
 
 def _correct_formatted(plan: Plan, formatted: cst.FormattedString, *, in_branch: bool) -> None:
@@ -247,7 +192,7 @@ def _correct_help(plan: Plan, option: cst.Call) -> None:
     is_backend = any(one.rule == "comm-backend" for one in ones)
     fills_in = (dotted(option.func) or "").endswith("add_argument")
     filled_in = _OF_BACKEND if is_backend else _OF_DEVICE
-    for text in _texts(told):
+    for text in texts_in(told):
         if isinstance(text, cst.SimpleString):
             _reword(
                 plan,
@@ -339,4 +284,5 @@ def _of_question(line: str) -> str:
     if _NAMES_DEVICE.search(line):
         return line  # "``cuda:0`` if CUDA is available" is as false as before, and not more
     new = _IF.sub(r"\g<if> an accelerator is available", _IF_NOT.sub(r"\g<if> no accelerator is available", line))
-    return line if new == line else _NOUN.sub(_noun, new)
+    new = line if new == line else _NOUN.sub(_noun, new)
+    return line if _LEFT.search(new) else new  # "if an accelerator is available, use CUDA" is no better

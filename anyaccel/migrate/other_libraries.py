@@ -86,6 +86,7 @@ _FOR_CUDA = frozenset(
         "GPUtil",
         "astra",
         "fbgemm_gpu",
+        "kaolin",
         "cuequivariance_torch",
         "cuequivariance_ops_torch",
         "openequivariance",

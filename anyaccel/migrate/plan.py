@@ -12,6 +12,7 @@ import libcst as cst
 from .cudas_own import regions_that_stay
 from .kernels import functions_of_kernels
 from .nodes import dotted, parts
+from .regions import case_around
 from .site import SiteOutcome
 from .targets import HELPERS, expression, parsed
 
@@ -86,7 +87,6 @@ class Plan:
         self.cuda_guards: dict[cst.CSTNode, cst.CSTNode] = {}
         self._staying = regions_that_stay(view)
         self._claimed: set[cst.CSTNode] = set()
-        self._patterns = [each.pattern for each in view.of(cst.MatchCase)]
         self.accelerator, self.import_line = self._how_to_reach()
 
     def _how_to_reach(self) -> tuple[str, str]:
@@ -171,7 +171,7 @@ class Plan:
             return
         if self.view.is_ignored(decision.node, decision.rule):
             decision = replace(decision, outcome=SiteOutcome.LEFT, reason="a comment says to ignore it", build=None)
-        elif self._is_in_pattern(decision.node):
+        elif case_around(self.view, decision.node) is not None and decision.outcome is not SiteOutcome.LEFT:
             decision = replace(decision, outcome=SiteOutcome.REPORTED, reason=_OF_PATTERN, build=None)
         elif self._staying:
             around = (decision.node, *self.view.ancestors(decision.node))
@@ -180,10 +180,6 @@ class Plan:
             if reason:
                 decision = replace(decision, outcome=SiteOutcome.LEFT, reason=reason, build=None)
         self._change(decision)
-
-    def _is_in_pattern(self, node: cst.CSTNode) -> bool:
-        """Return whether a node is in a pattern of a ``match`` statement, which takes no calls."""
-        return any(self.view.is_within(node, each) for each in self._patterns)
 
     def _change(self, decision: SiteDecision) -> None:
         self.decisions[decision.node] = decision

@@ -13,7 +13,7 @@ from .source_view import dotted
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["TRUTH", "Regions", "chain_around", "following", "leaves", "regions_of"]
+__all__ = ["TRUTH", "Regions", "case_around", "chain_around", "following", "leaves", "regions_of"]
 
 _LEAVES = (cst.Raise, cst.Return, cst.Continue, cst.Break)
 _EXITS = re.compile(r"\b(exit|_exit|skip|skipTest|abort|error)\s*\(")
@@ -187,6 +187,12 @@ def _is_caught(view: SourceView, statement: cst.CSTNode) -> bool:
 def leaves(view: SourceView, block: cst.BaseSuite) -> bool:
     """Return whether a block ends with ``raise``, ``return``, ``continue`` or ``break``, or ends the program."""
     return _ends_program(view, block) or any(isinstance(one, _LEAVES) for one in _last(block))
+
+
+def case_around(view: SourceView, node: cst.CSTNode) -> cst.MatchCase | None:
+    """Return the case of a ``match`` statement in whose pattern a node is: patterns take no calls."""
+    case = next((each for each in view.ancestors(node) if isinstance(each, cst.MatchCase)), None)
+    return case if case is not None and view.is_within(node, case.pattern) else None
 
 
 def chain_around(view: SourceView, node: cst.CSTNode) -> list[cst.If]:

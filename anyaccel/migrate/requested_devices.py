@@ -32,6 +32,7 @@ _OF_FALLBACK = "asks for CUDA; without it, line {} chooses what the program does
 _OF_REFUSAL = "refuses the CPU only where CUDA is there"
 _OF_STORED = "checks for an object that was stored on a CUDA device, which this machine does not have"
 _CUDA_TEXT = re.compile(r"[\"']cuda")
+_USES_CUDA = re.compile(r"\btorch\.cuda\.(?!is_available|device_count)|\.cuda\(|[\"']nccl[\"']")
 _CHOSEN_HERE = re.compile(
     r"[\"']cuda|\.cuda\(|\b(device|accelerator)_name\("
 )  # a device, or a default that is rewritten
@@ -124,7 +125,8 @@ def _decide_nested(plan: Plan, test: cst.If) -> None:
     """Leave the two tests of ``if device == "cuda": if not torch.cuda.is_available(): …``, in either order."""
     is_missing = _is_missing(plan, test.test)
     for asserted in plan.view.inside(test.body, cst.Assert):
-        if asks_availability(plan.view, asserted.test) is True and _names_device(plan, test.test):
+        is_asked = asks_availability(plan.view, asserted.test) is True and _names_device(plan, test.test)
+        if is_asked and not _goes_on_with_cuda(plan, test.body, asserted):
             leave_names(plan, test.test, OF_REQUEST)
             leave_questions(plan, asserted.test, OF_REQUEST)
     for inner in plan.view.inside(test.body, cst.If):
@@ -135,6 +137,12 @@ def _decide_nested(plan: Plan, test: cst.If) -> None:
                 leave_names(plan, each, OF_REQUEST)
             if test.test in names and is_inner_missing and any(True for _ in plan.view.inside(inner.body, cst.Raise)):
                 _leave_rest(plan, test)
+
+
+def _goes_on_with_cuda(plan: Plan, block: cst.BaseSuite, asserted: cst.Assert) -> bool:
+    """Return whether a block for a device that was asked for sets it up, and does more than to assert that it is there."""
+    others = [each for each in block.body if not plan.view.is_within(asserted, each)]
+    return any(_USES_CUDA.search(plan.view.code(each)) for each in others)
 
 
 def _leave_rest(plan: Plan, test: cst.If) -> None:

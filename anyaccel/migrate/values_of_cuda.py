@@ -19,7 +19,7 @@ from .site import SiteOutcome
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from .plan import Plan, SiteDecision
 
@@ -71,12 +71,7 @@ def values_of_cuda(plan: Plan, region: cst.CSTNode, asked: cst.CSTNode) -> Itera
         if _is_constant_of_cuda(plan, node):
             yield Objection("depends-on-cuda", f"{text} depends on it and is CUDA's; decide what other devices use")
         if isinstance(node, cst.Attribute):
-            if text in kept:
-                line = plan.view.position(kept[text])[0]
-                yield Objection(
-                    "depends-on-cuda",
-                    f"{text} is set only under the question at line {line}, which stays; decide on both together",
-                )
+            yield from _of_attribute(plan, node, kept)
             continue
         decided = [plan.decisions.get(value) for value in plan.view.values_of(node) if text_of(value)]
         stays = [one for one in decided if one is not None and one.outcome is not SiteOutcome.REWRITTEN]
@@ -120,6 +115,30 @@ def _is_constant_of_cuda(plan: Plan, node: cst.Name | cst.Attribute) -> bool:
     is_torchs = plan.view.name(node).startswith("torch.") and not plan.view.name(node).endswith("DeviceType.CUDA")
     is_torchs |= isinstance(around, cst.Call) and around.func is node
     return not (is_part or is_set or is_torchs) and _CONSTANT_OF_CUDA.search(dotted(node) or "") is not None
+
+
+def _of_attribute(plan: Plan, node: cst.Attribute, kept: Mapping[str, cst.CSTNode]) -> Iterator[Objection]:
+    """Yield the objections to an attribute: a constant that stays CUDA's name, or one that is set under another question."""
+    text = dotted(node) or ""
+    for value in _constants_held(plan, node):
+        line = plan.view.position(value)[0]
+        yield Objection("depends-on-cuda", f"{text} stays the name of CUDA (line {line}); decide on both together")
+    if text in kept:
+        line = plan.view.position(kept[text])[0]
+        yield Objection(
+            "depends-on-cuda",
+            f"{text} is set only under the question at line {line}, which stays; decide on both together",
+        )
+
+
+def _constants_held(plan: Plan, node: cst.Attribute) -> Iterator[cst.CSTNode]:
+    """Yield the names of CUDA that stay, and that an attribute of an object of constants has: ``Names(GPU="cuda").GPU``."""
+    for made in plan.view.values_of(node.value) if node.attr.value.isupper() else ():
+        for given in made.args if isinstance(made, cst.Call) else ():
+            is_asked = given.keyword is not None and given.keyword.value == node.attr.value
+            one = plan.decisions.get(given.value) if is_asked and _DEVICE.match(text_of(given.value) or "") else None
+            if one is not None and one.outcome is not SiteOutcome.REWRITTEN:
+                yield one.node
 
 
 def _of_request(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
