@@ -79,6 +79,8 @@ def regions_of(view: SourceView, asked: cst.CSTNode, *, is_negated: bool = False
             found.value, found.is_negated = around, not is_yes
             return found
         elif isinstance(around, cst.Assert) and around.test is inner:
+            if not is_yes:
+                return _tested(found, [])  # the program goes on where the answer is no
             found.is_entry = not _is_caught(view, around)
             line = view.parent(around)
             return _tested(found, following(view, line) if line is not None else [])
