@@ -33,6 +33,7 @@ class Regions:
         is_test: whether the question is part of a condition; otherwise its value is used elsewhere.
         is_entry: whether the program ends if the question is false: ``if not …: raise`` and ``assert …``.
         stops: whether a branch for a false question ends the program.
+        refuses: whether the program ends if the question is true: ``assert not …``.
         value: the node that receives the answer, if it is used as a value.
         is_negated: whether what ``value`` receives is true if the question is false.
         other: the branch or the value for a false question, unless that ends the program.
@@ -44,6 +45,7 @@ class Regions:
     is_test: bool = False
     is_entry: bool = False
     stops: bool = False
+    refuses: bool = False
     value: cst.CSTNode | None = None
     is_negated: bool = False
     other: cst.CSTNode | None = None
@@ -80,6 +82,7 @@ def regions_of(view: SourceView, asked: cst.CSTNode, *, is_negated: bool = False
             return found
         elif isinstance(around, cst.Assert) and around.test is inner:
             if not is_yes:
+                found.refuses = True
                 return _tested(found, [])  # the program goes on where the answer is no
             found.is_entry = not _is_caught(view, around)
             line = view.parent(around)

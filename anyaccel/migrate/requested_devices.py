@@ -22,7 +22,7 @@ from .targets import parsed
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["OF_REQUEST", "decide_requests"]
+__all__ = ["OF_REQUEST", "decide_requests", "is_missing", "names_device"]
 
 OF_REQUEST = "checks whether the requested CUDA device is available"
 _FLAG = re.compile(r"(^|[._])(cuda|gpu)$")
@@ -32,7 +32,6 @@ _OF_FALLBACK = "asks for CUDA; without it, line {} chooses what the program does
 _OF_REFUSAL = "refuses the CPU only where CUDA is there"
 _OF_STORED = "checks for an object that was stored on a CUDA device, which this machine does not have"
 _CUDA_TEXT = re.compile(r"[\"']cuda")
-_USES_CUDA = re.compile(r"\btorch\.cuda\.(?!is_available|device_count)|\.cuda\(|[\"']nccl[\"']")
 _CHOSEN_HERE = re.compile(
     r"[\"']cuda|\.cuda\(|\b(device|accelerator)_name\("
 )  # a device, or a default that is rewritten
@@ -53,7 +52,6 @@ def decide_requests(plan: Plan) -> None:
         else:
             _decide_own_default(plan, choice)
     for test in plan.view.of(cst.If):
-        _decide_nested(plan, test)
         _decide_fallback(plan, test)
         if not _CHOSEN_HERE.search(plan.view.source) and _is_fallback(plan, test):
             leave_questions(plan, test.test, OF_REQUEST)
@@ -92,15 +90,16 @@ def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:
 
     The same holds for ``args.cuda and not torch.cuda.is_available()``, which says that CUDA was asked for.
     """
-    is_missing = _is_missing(plan, both.right)
+    lacks_cuda = is_missing(plan, both.right)
     named = both.left
-    if is_missing and isinstance(both.operator, cst.And) and _FLAG.search((dotted(named) or "").lower()):
+    if lacks_cuda and isinstance(both.operator, cst.And) and _FLAG.search((dotted(named) or "").lower()):
         leave_questions(plan, both.right, OF_REQUEST)
     is_named = isinstance(named, cst.Comparison) and len(named.comparisons) == 1
-    if isinstance(both.operator, cst.And) and is_missing and is_named and isinstance(named, cst.Comparison):
+    if isinstance(both.operator, cst.And) and lacks_cuda and is_named and isinstance(named, cst.Comparison):
         sides = (named.left, named.comparisons[0].comparator)
         is_equal = isinstance(named.comparisons[0].operator, cst.Equal | cst.In)
-        if is_equal and any((text_of(side) or "").startswith("cuda") for side in sides) and plan.is_open(named):
+        is_of_cuda = any((text_of(side) or "").startswith("cuda") for side in sides)
+        if is_equal and is_of_cuda and plan.is_open(named) and not _is_chosen(plan, named.left):
             plan.leave(named, "device-name", OF_REQUEST)
             plan.claim(*sides)
             leave_questions(plan, both.right, OF_REQUEST)
@@ -112,48 +111,13 @@ def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:
 
 def _decide_other_order(plan: Plan, both: cst.BooleanOperation) -> None:
     """Leave ``not torch.cuda.is_available() and device == "cuda"``, in which a device that was asked for is missing."""
-    is_missing = any(_is_missing(plan, each) for each in (both.left, both.right))
-    if not isinstance(both.operator, cst.And) or not is_missing:
+    has_missing = any(is_missing(plan, each) for each in (both.left, both.right))
+    if not isinstance(both.operator, cst.And) or not has_missing:
         return
-    if _names_device(plan, both):
+    if names_device(plan, both):
         leave_names(plan, both, OF_REQUEST)
     elif any(_is_of_stored(plan, each) for each in (both.left, both.right)):
         leave_questions(plan, both, _OF_STORED)
-
-
-def _decide_nested(plan: Plan, test: cst.If) -> None:
-    """Leave the two tests of ``if device == "cuda": if not torch.cuda.is_available(): …``, in either order."""
-    is_missing = _is_missing(plan, test.test)
-    for asserted in plan.view.inside(test.body, cst.Assert):
-        is_asked = asks_availability(plan.view, asserted.test) is True and _names_device(plan, test.test)
-        if is_asked and not _goes_on_with_cuda(plan, test.body, asserted):
-            leave_names(plan, test.test, OF_REQUEST)
-            leave_questions(plan, asserted.test, OF_REQUEST)
-    for inner in plan.view.inside(test.body, cst.If):
-        is_inner_missing = _is_missing(plan, inner.test)
-        names = [each for each in (test.test, inner.test) if _names_device(plan, each)]
-        if (is_missing or is_inner_missing) and names and _only_falls_back_or_stops(inner):
-            for each in (test.test, inner.test):
-                leave_names(plan, each, OF_REQUEST)
-            if test.test in names and is_inner_missing and any(True for _ in plan.view.inside(inner.body, cst.Raise)):
-                _leave_rest(plan, test)
-
-
-def _goes_on_with_cuda(plan: Plan, block: cst.BaseSuite, asserted: cst.Assert) -> bool:
-    """Return whether a block for a device that was asked for sets it up, and does more than to assert that it is there."""
-    others = [each for each in block.body if not plan.view.is_within(asserted, each)]
-    return any(_USES_CUDA.search(plan.view.code(each)) for each in others)
-
-
-def _leave_rest(plan: Plan, test: cst.If) -> None:
-    """Leave what asks for more of a CUDA device that was asked for by name, and found: its index, and CUDA's count."""
-    asked = {dotted(each) for each in plan.view.inside(test.test, cst.Name, cst.Attribute)}
-    for compared in plan.view.inside(test.body, cst.Comparison):
-        if dotted(compared.left) in asked:
-            leave_names(plan, compared, OF_REQUEST)
-        for each in plan.view.inside(compared, cst.Call):
-            if plan.view.name(each.func) == "torch.cuda.device_count":
-                leave_questions(plan, each, OF_REQUEST)
 
 
 def _is_of_request(plan: Plan, choice: cst.IfExp) -> bool:
@@ -227,7 +191,7 @@ def _device_of(plan: Plan, node: cst.BaseExpression) -> str | None:
     return text_of(node.args[0].value if is_made and isinstance(node, cst.Call) else node)
 
 
-def _is_missing(plan: Plan, test: cst.BaseExpression) -> bool:
+def is_missing(plan: Plan, test: cst.BaseExpression) -> bool:
     """Return whether a test is true without CUDA: ``not torch.cuda.is_available()``, or ``not`` a name that holds that."""
     if not isinstance(test, cst.UnaryOperation) or not isinstance(test.operator, cst.Not):
         return False
@@ -256,16 +220,18 @@ def _is_of_stored(plan: Plan, test: cst.BaseExpression) -> bool:
     return is_other and isinstance(test, cst.Comparison) and (dotted(test.left) or "").endswith(".device.type")
 
 
-def _names_device(plan: Plan, test: cst.BaseExpression) -> bool:
-    """Return whether a condition names a CUDA device."""
-    return any(is_device_literal(each) for each in plan.view.inside(test, cst.SimpleString))
+def names_device(plan: Plan, test: cst.BaseExpression) -> bool:
+    """Return whether a condition names a CUDA device, which a name has that this program does not choose itself."""
+    compared = list(plan.view.inside(test, cst.Comparison))
+    is_other = any(isinstance(each.comparisons[0].operator, cst.NotEqual | cst.NotIn) for each in compared)
+    is_asked = not is_other and not any(_is_chosen(plan, each.left) for each in compared)
+    return is_asked and any(map(is_device_literal, plan.view.inside(test, cst.SimpleString)))
 
 
-def _only_falls_back_or_stops(test: cst.If) -> bool:
-    lines = [
-        each for line in test.body.body for each in (line.body if isinstance(line, cst.SimpleStatementLine) else [line])
-    ]
-    return all(isinstance(each, cst.Assign | cst.Raise | cst.Expr | cst.Pass | cst.Return) for each in lines)
+def _is_chosen(plan: Plan, device: cst.BaseExpression) -> bool:
+    """Return whether a name holds ``"cuda" if torch.cuda.is_available() else "cpu"``: nobody asked for that device."""
+    choices = (each for each in plan.view.values_of(device) if isinstance(each, cst.IfExp))
+    return any(asks_availability(plan.view, each.test) is not None for each in choices)
 
 
 def _only_falls_back(plan: Plan, test: cst.If, device: cst.BaseExpression) -> bool:

@@ -34,6 +34,10 @@ def of_cpu(plan: Plan, found: Regions, *, is_start: bool) -> Objection | None:
 
     At the start of a program, the other branch may stop it: the program can now run.
     """
+    if found.refuses:
+        return Objection(
+            "changes-cpu", "stops the program with CUDA; decide whether other devices stop it", is_of_cpu=True
+        )
     ways = _ways(plan, found, is_start=is_start)
     if ways is None:
         return None

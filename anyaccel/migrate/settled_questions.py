@@ -20,6 +20,7 @@ from .data_parallel import leave_data_parallel
 from .device_text import is_device_literal
 from .left_questions import leave_names, leave_questions
 from .meant_for_cuda import leave_meant_for_cuda
+from .nested_requests import decide_nested_requests
 from .questions import OF_MESSAGE
 from .requested_devices import OF_REQUEST, decide_requests
 from .source_view import dotted, text_of
@@ -66,6 +67,7 @@ _KINDS = {"xpu", "npu", "hpu", "mps", "mlu", "musa", "tpu"}
 
 def decide(plan: Plan) -> None:
     """Leave the questions that are correct as they are."""
+    decide_nested_requests(plan)
     decide_requests(plan)
     leave_data_parallel(plan)
     leave_meant_for_cuda(plan)

@@ -2,7 +2,8 @@
 
 Every name that a module does not define is a symbol. What is done with symbols is written down in order; a symbol is true
 or false by its name and a seed. Tensors and devices are on the CPU: moves return the object itself, and what asks
-CUDA for anything but harmless commands raises :class:`NoCuda`.
+CUDA for anything but harmless commands raises :class:`NoCuda`. With another ``machine``, a symbol is on its device if it is
+true, and moves and commands are written down, too.
 """
 
 from __future__ import annotations
@@ -60,14 +61,19 @@ class Enough(BaseException):
 class Run:
     """One run of a module's functions: what has happened, the answers that attributes hold, and the seed."""
 
-    def __init__(self, *, is_new: bool, seed: int) -> None:
-        self.is_new, self.seed = is_new, seed
+    def __init__(self, *, is_new: bool, seed: int, machine: str = "cpu") -> None:
+        self.is_new, self.seed, self.machine = is_new, seed, machine
         self.events: list[str] = []
         self.kept: dict[str, bool] = {}
         self.operations = 0
 
     def note(self, *event: Any) -> None:
         self.events.append(" ".join(map(str, event)))
+
+    def device_of(self, name: str) -> str:
+        """Return the type of the device of a symbol."""
+        is_there = zlib.crc32(f"{self.seed} {name.removesuffix('.device')} is there".encode()) & 16
+        return self.machine if is_there else "cpu"
 
     def count(self) -> None:
         self.operations += 1
@@ -86,9 +92,9 @@ class Symbol:
             raise AttributeError(name)
         self._run.count()
         if name == "is_cuda" or f"{self._name}.{name}" == "torch.cuda._initialized":
-            return False
+            return self._run.device_of(self._name) == "cuda"
         if name == "type" and self._name.rpartition(".")[2].endswith("device"):
-            return "cpu"
+            return self._run.device_of(self._name)
         if name in self._run.kept and not self._name.startswith("torch"):
             return self._run.kept[name]
         return Symbol(f"{self._name}.{name}", self._run, self)
@@ -110,14 +116,14 @@ class Symbol:
             return args[0]
         if name == "torch.is_autocast_enabled":  # without an argument it asks about CUDA
             return Symbol(name, self._run) if args else False
-        if _needs_cuda(name, args, options):
+        if self._run.machine != "cuda" and (last == "cuda" or _needs_cuda(name, args, options)):
             raise NoCuda
-        if last in ("to", "cpu", "pin_memory") and self._owner is not None and len(args) + len(options) <= 2:
+        if last in ("to", "cuda", "cpu", "pin_memory") and self._owner is not None and len(args) + len(options) <= 2:
+            if self._run.machine != "cpu":
+                self._run.note("move", self._owner, "cuda" if last == "cuda" else shown((*args, last)[0]))
             return self._owner
-        if last == "cuda":
-            raise NoCuda
         if last == "startswith" and args and isinstance(args[0], str):
-            return args[0].startswith("cpu")
+            return self._run.device_of(self._name).startswith(args[0])
         if OF_OTHERS.search(name):
             return False
         if last in FORKS:
@@ -130,15 +136,23 @@ class Symbol:
         return Symbol(made, self._run)
 
     def _of_cuda(self, last: str) -> Any:
+        is_there = self._run.machine == "cuda"
         if last in ("is_available", "is_initialized"):
-            return False
+            return is_there
         if last == "device_count":
-            return 0
+            return 2 if is_there else 0
+        if is_there and last not in FIGURES:
+            self._run.note("command", last)
+            return Symbol(f"accelerator.{last}", self._run)
         if last in FIGURES:
             return 0
         if last in HARMLESS:
             return None
         raise NoCuda
+
+    def name_of(self) -> str:
+        """Return its name, whatever attributes its code has."""
+        return str(self._name)
 
     def __bool__(self) -> bool:
         self._run.count()
@@ -146,7 +160,7 @@ class Symbol:
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, str) and other.partition(":")[0] in ("cpu", "cuda", "mps", "xpu"):
-            return other.startswith("cpu")
+            return other.partition(":")[0] == self._run.device_of(self._name)
         if other == "nccl" and self._name.startswith("torch.distributed.get_backend("):
             return False
         if isinstance(other, type):  # type(x) == C, which is true only for what this run has made with C
@@ -242,7 +256,9 @@ class Accelerator:
     def __getattr__(self, name: str) -> Any:
         run = self._run
         if name in COMMANDS or name.startswith("reset_"):
-            return lambda *_, **__: None
+            return lambda *_, **__: run.note("command", name) if run.machine != "cpu" else None
+        if run.machine != "cpu" and name in _OF_OTHERS:
+            return _OF_OTHERS[name](run)
         if name in FIGURES:
             return lambda *_: 0
         if name.endswith("Tensor"):
@@ -261,6 +277,16 @@ class Accelerator:
             "communication_backend_name": lambda: "gloo",
         }
         return known.get(name) or Symbol(f"accelerator.{name}", run)
+
+
+_OF_OTHERS: dict[str, Any] = {
+    "on_accelerator": lambda run: lambda x: run.device_of(x.name_of() if isinstance(x, Symbol) else "") != "cpu",
+    "device_name": lambda run: lambda *index: f"{run.machine}:{shown(index[0])}" if index else run.machine,
+    "current_device_name": lambda run: lambda: f"{run.machine}:0",
+    "device_count": lambda _: lambda: 2,
+    "pin_memory": lambda run: lambda x, *_: run.note("move", x, "pin_memory") or x,
+    "communication_backend_name": lambda run: lambda: {"cuda": "nccl", "xpu": "xccl"}[run.machine],
+}
 
 
 def shown(value: Any) -> str:
@@ -297,9 +323,9 @@ class _Bare(ast.NodeTransformer):
         return node
 
 
-def outcomes(source: str, *, is_new: bool, seed: int) -> dict[str, list[str] | None]:
+def outcomes(source: str, *, is_new: bool, seed: int, machine: str = "cpu") -> dict[str, list[str] | None]:
     """Return what each function of a module does and returns; None for one that needs CUDA, or stops without it."""
-    run = Run(is_new=is_new, seed=seed)
+    run = Run(is_new=is_new, seed=seed, machine=machine)
     bare = _Bare()
     tree = ast.fix_missing_locations(bare.visit(ast.parse(source)))
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
