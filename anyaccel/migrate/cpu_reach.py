@@ -24,7 +24,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 class CpuReach:
     """Finds what of a file a CPU does not run.
 
-    A test that names CUDA and that nothing else decides counts as false on a CPU, or as true if it denies.
+    A test that names CUDA and that nothing else decides counts as false on a CPU, unless it denies.
 
     Args:
         tree: the file.
@@ -105,10 +105,9 @@ class CpuReach:
         self._expressions([line.test], scope)
         known, is_of_cuda = self._answer(line.test, scope)
         if known is None:
-            runs = _guessed(line.test)
-            if runs is not None:
-                self._drop(line.orelse if runs else line.body)
-                self._block(line.body if runs else line.orelse, scope, None)
+            if _guessed(line.test) is False:
+                self._drop(line.body)
+                self._block(line.orelse, scope, None)
                 return False
             ends = [self._block(each, scope, None) for each in (line.body, line.orelse)]
             return all(ends)
@@ -175,14 +174,18 @@ class CpuReach:
 
 
 def _guessed(test: ast.expr) -> bool | None:
-    """Return what a test that names CUDA is taken for on a CPU: true if it denies something; None for other tests."""
+    """Return False for a test that names CUDA, and that is taken to need it; None for one that denies it, and for others."""
+    if isinstance(test, ast.BoolOp):
+        found = [_guessed(each) is False for each in test.values]
+        return False if (any if isinstance(test.op, ast.And) else all)(found) else None
     if "cuda" not in ast.unparse(test).lower():
         return None
-    return any(
+    denies = any(
         isinstance(each, ast.Not | ast.NotEq | ast.IsNot | ast.NotIn | ast.Lt | ast.LtE)
         or (isinstance(each, ast.Compare) and isinstance(each.ops[0], ast.Eq | ast.Is | ast.In) and _is_nothing(each))
         for each in ast.walk(test)
     )
+    return None if denies else False
 
 
 def _is_nothing(compared: ast.Compare) -> bool:
