@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import sys
 from dataclasses import dataclass, field, replace
@@ -131,15 +132,13 @@ def keep_answers(settings: Settings, new: list[Answer]) -> Settings:
     try:
         if file.exists() and not file.stat().st_mode & 0o222:
             raise PermissionError(errno.EACCES, "the file is read-only")
-        document: Any = tomlkit.parse(file.read_bytes().decode() if file.exists() else "")
-        table = document
-        for name in ("tool", "anyaccel", "migrate"):
-            if name not in table:
-                is_inline = isinstance(table, tomlkit.items.InlineTable)
-                table[name] = tomlkit.inline_table() if is_inline else tomlkit.table(is_super_table=name != "migrate")
-            table = table[name]
-        _put(tomlkit, table, new)
-        text = tomlkit.dumps(document)
+        old = file.read_bytes().decode() if file.exists() else ""
+        text = _with_answers(tomlkit, old, new)
+        if "migrate" not in tomllib.loads(text).get("tool", {}).get(
+            "anyaccel", {}
+        ):  # tomlkit adds no table to dotted keys
+            text = f"{old.rstrip()}\n\n{_with_answers(tomlkit, '', new)}"
+        text = re.sub(r"(?<!\r)\n", "\r\n", text) if "\r\n" in old else text
         given = _answers(file, tomllib.loads(text)["tool"]["anyaccel"]["migrate"]).given
         staged.write_bytes(text.encode())
         if file.exists():
@@ -153,6 +152,19 @@ def keep_answers(settings: Settings, new: list[Answer]) -> Settings:
         )
         raise MigrateError(msg) from error
     return replace(settings, answers=replace(settings.answers, given=given))
+
+
+def _with_answers(tomlkit: Any, text: str, new: list[Answer]) -> str:
+    """Return a document with answers in its table."""
+    document: Any = tomlkit.parse(text)
+    table = document
+    for name in ("tool", "anyaccel", "migrate"):
+        if name not in table:
+            is_inline = isinstance(table, tomlkit.items.InlineTable)
+            table[name] = tomlkit.inline_table() if is_inline else tomlkit.table(is_super_table=name != "migrate")
+        table = table[name]
+    _put(tomlkit, table, new)
+    return str(tomlkit.dumps(document))
 
 
 def _put(tomlkit: Any, table: Any, new: list[Answer]) -> None:

@@ -25,6 +25,9 @@ FILES = {
         "[[tool.anyaccel.migrate.answers]]\n# see issue 12\n"
         'question = "precision"\nanswer = "keep"  # asked Bob\n\n[tool.x]\na = 1\n'
     ),
+    "dotted keys": '[tool]\nanyaccel.exclude = ["gen/*"]  # asked Bob\n[tool.x]\na = 1\n',
+    "dotted keys at the top": 'tool.anyaccel.exclude = ["gen/*"]  # asked Bob\n',
+    "lines of Windows": "[tool.x]\r\na = 1\r\n",
     "an inline table": 'tool.anyaccel.migrate = {answers = [{question = "precision", answer = "keep"}]}\n',
 }
 
@@ -32,13 +35,14 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_new_answers_change_nothing_else(name: str, tmp_path: Path) -> None:
     file = tmp_path / "pyproject.toml"
-    file.write_text(FILES[name])
+    file.write_bytes(FILES[name].encode())
     settings = settings_of(tmp_path)
     for answer in NEW:
         settings = keep_answers(settings, [answer])
-    kept = [Answer("precision", "keep")] if FILES[name] else []
+    kept = [Answer("precision", "keep")] if "precision" in FILES[name] else []
     assert settings_of(tmp_path).answers.given == settings.answers.given == (*kept, *NEW[1:])
-    text = file.read_text()
+    text = file.read_bytes().decode()
+    assert ("\r\n" in FILES[name]) == ("\n" not in text.replace("\r\n", ""))
     assert all(
         text.count(comment) == FILES[name].count(comment) for comment in ("# see issue 12", "# asked Bob", "[tool.x]")
     )
