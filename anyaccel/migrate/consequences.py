@@ -78,6 +78,9 @@ def settle(plan: Plan) -> None:
     keep_guarded_devices(plan)
     keep_names_of_cuda(plan)
     keep_functions_whole(plan)
+    for _ in range(len(_open_questions(plan)) + 1):  # a name under one may have been reported since
+        if not [one for one in _open_questions(plan) if _object(plan, one)]:
+            break
     agree_on_counts(plan)
     tell_counts(plan)
     keep_build_scripts(plan)

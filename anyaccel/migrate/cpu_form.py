@@ -51,14 +51,19 @@ _HARMLESS = (
 _BUILTINS = frozenset(dir(builtins))
 
 
-def cpu_form(code: str) -> str | None:
-    """Return the normal form of statements or of an expression; empty if they do nothing, None if they cannot be read."""
+def cpu_form(code: str, *, is_end: bool = False) -> str | None:
+    """Return the normal form of statements or of an expression; empty if they do nothing, None if they cannot be read.
+
+    Args:
+        code: the code.
+        is_end: whether a function ends behind it, so that a ``return`` without a value at its end does nothing.
+    """
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError):
         return None
     body = _OnCpu().block(tree.body)
-    if body and isinstance(body[-1], ast.Return) and _is_none(body[-1].value):
+    if is_end and body and isinstance(body[-1], ast.Return) and _is_none(body[-1].value):
         body = body[:-1]
     return "\n".join(ast.unparse(each) for each in body)
 

@@ -18,7 +18,7 @@ _EXITS_IN_HANDLER = re.compile(r"\b(exit|_exit|quit|abort)\(")
 _SUPPRESSES = re.compile(r"^(contextlib\.)?suppress\((Base)?Exception\)$")
 _TORCHS_ERRORS = {"AssertionError", "RuntimeError"}  # without CUDA in torch, and without a device
 _OF_DDP = ("device_ids", "output_device")
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 class CpuReach:
@@ -136,8 +136,12 @@ class CpuReach:
 
     def _swallow(self, lines: Sequence[ast.stmt]) -> None:
         for line in lines:
-            if not isinstance(line, _DEFINITIONS):
-                self.swallowed.update(ast.walk(line))
+            waiting: list[ast.AST] = [line]
+            while waiting:  # what is defined there may be called elsewhere
+                node = waiting.pop()
+                if not isinstance(node, _DEFINITIONS):
+                    self.swallowed.add(node)
+                    waiting += ast.iter_child_nodes(node)
 
     def _class(self, line: ast.ClassDef, scope: Scope) -> None:
         self._expressions([*line.decorator_list, *line.bases, *line.keywords], scope)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ _COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.NotIn: lambda one, many: one not in many,
 }
 _DEPTH = 20
+_OPTIONS = re.compile(r"(^|[._])(args?|opts?|options|flags)$")
+_SETS_NAMES = re.compile(r"^(globals|vars|locals|exec|setattr)$|\.set_defaults$")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _ASSIGNS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 _Bound = tuple[ast.AST, "ast.expr | None"]
 _Bindings = dict[str, list[_Bound]]
@@ -66,7 +70,11 @@ class CpuValues:
         self.dead: set[ast.AST] = set()
         self._tree, self._replaced, self._column = tree, replaced, column
         self._functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
-        self._globals: set[str] = set()
+        self._unclear: set[str] = set()
+        self._unclear_at_top: set[str] = set()
+        self._owners: dict[str, set[str]] = {}
+        self._is_open = False
+        self._outer: dict[Scope, Scope] = {}
         self._flags: set[str] = set()
         self._imports: list[ast.alias] = []
         self._imported: dict[str, object] = {}
@@ -78,21 +86,46 @@ class CpuValues:
             self._survey(node)
 
     def _survey(self, node: ast.AST) -> None:
-        """Collect what belongs to the whole file: options, imports, and attributes such as ``self.kind``."""
-        if isinstance(node, ast.Global):
-            self._globals.update(node.names)
+        """Collect what belongs to the whole file: options, imports, names without a clear scope, and attributes."""
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            self._unclear.update(node.names)
         elif isinstance(node, ast.ImportFrom):
             self._imports += node.names
+        elif isinstance(node, ast.Lambda):
+            self._unclear.update(each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = (each for each in ast.walk(node) if each is not node)
+            self._outer.update((each, node) for each in inside if isinstance(each, _FUNCTIONS))
+        elif isinstance(node, ast.ClassDef):
+            for name, value in (each for line in node.body for each in _bound_by(line)):
+                self._attributes.setdefault(name, []).append((node, value))
+                self._unclear_at_top.add(name)
         elif isinstance(node, ast.Call):
             self._flags |= _flag_made_by(node)
+            self._is_open |= _SETS_NAMES.search(ast.unparse(node.func)) is not None
         elif isinstance(node, _ASSIGNS):
             for name, value in _bound_by(node):
-                if "." in name:
-                    self._attributes.setdefault(name, []).append((node, value))
+                owner, _, attribute = name.rpartition(".")
+                if owner:
+                    self._attributes.setdefault(attribute, []).append((node, value))
+                    self._owners.setdefault(owner, set()).add(attribute)
 
-    def use(self, shared: Mapping[str, object]) -> None:
-        """Take the values of names that other files define, for those that this one imports."""
+    @property
+    def set_in_modules(self) -> set[str]:
+        """The names that the file sets in modules that it imports: ``settings.FAST = True``."""
+        modules = (name for name, given in self._bindings(self._tree).items() if isinstance(given[0][0], ast.alias))
+        return {attribute for name in modules for attribute in self._owners.get(name, ())}
+
+    @property
+    def defined(self) -> set[str]:
+        """The names that the module binds, without imports."""
+        bound = self._bindings(self._tree).items()
+        return {name for name, given in bound if not all(isinstance(made, ast.alias) for made, _ in given)}
+
+    def use(self, shared: Mapping[str, object], unclear: set[str]) -> None:
+        """Take the values of names that other files define, for those that this one imports, and names that they set."""
         self._imported = {each.asname or each.name: shared[each.name] for each in self._imports if each.name in shared}
+        self._unclear_at_top |= unclear
 
     def answers(self) -> dict[str, object]:
         """Return the names of the module, and of its functions, whose values come from questions about CUDA."""
@@ -117,7 +150,13 @@ class CpuValues:
         self._depth += 1
         try:
             return self._value(self._new_code(node), scope)
-        except (TypeError, ValueError, AttributeError, KeyError):  # of a comparison or a call that the program makes
+        except (
+            TypeError,
+            ValueError,
+            AttributeError,
+            KeyError,
+            OverflowError,
+        ):  # of what the program compares or calls
             return UNKNOWN
         finally:
             self._depth -= 1
@@ -150,7 +189,7 @@ class CpuValues:
         if isinstance(node, ast.Compare):
             return self._compared(node, scope)
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
-            found = [self.value(each, scope) for each in node.elts]
+            found = tuple(self.value(each, scope) for each in node.elts)
             return UNKNOWN if any(each is UNKNOWN for each in found) else found
         return self._called(node, scope) if isinstance(node, ast.Call) else UNKNOWN
 
@@ -178,8 +217,11 @@ class CpuValues:
         if node.attr == "type":
             device = self.value(node.value, scope)
             return device.partition(":")[0] if isinstance(device, str) else UNKNOWN
-        bound = self._attributes.get(ast.unparse(node), [])
-        return False if node.attr in self._flags and not bound else self._only(bound, self._tree)
+        bound = self._attributes.get(node.attr, [])
+        if node.attr in self._flags and not bound:
+            return False if _OPTIONS.search(ast.unparse(node.value)) and not self._is_open else UNKNOWN
+        is_clear = len(bound) == 1 and not self._is_open
+        return self._only(bound, self._tree) if is_clear else UNKNOWN
 
     def _called(self, node: ast.Call, scope: Scope) -> Any:
         new = self._new_code(node.func)
@@ -201,7 +243,8 @@ class CpuValues:
         if name in self._imported and name not in self._functions:
             self.asked += 1
             return self._imported[name]
-        function = self._functions.get(name)
+        is_shadowed = scope is not self._tree and name in self._bindings(scope)
+        function = None if is_shadowed else self._functions.get(name)
         body = [each for each in function.body if not _is_docstring(each)] if function is not None else []
         if function is not None and len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
             return self.value(body[0].value, function) if not function.decorator_list else UNKNOWN
@@ -209,12 +252,16 @@ class CpuValues:
 
     def _named(self, name: str, scope: Scope) -> Any:
         bound = self._bindings(scope).get(name)
-        if bound is None and scope is not self._tree:
-            bound, scope = self._bindings(self._tree).get(name), self._tree
+        while bound is None and scope is not self._tree:
+            scope = self._outer.get(scope, self._tree)
+            bound = self._bindings(scope).get(name)
         if name in self._imported and bound is not None and all(isinstance(made, ast.alias) for made, _ in bound):
             self.asked += 1
             return self._imported[name]
-        return UNKNOWN if scope is self._tree and name in self._globals else self._only(bound or [], scope)
+        is_unclear = name in self._unclear
+        if scope is self._tree:
+            is_unclear |= self._is_open or name in self._unclear_at_top
+        return UNKNOWN if is_unclear else self._only(bound or [], scope)
 
     def _only(self, bound: list[_Bound], scope: Scope) -> Any:
         """Return the value of the only assignment that runs."""
@@ -233,10 +280,9 @@ class CpuValues:
 
 def _flag_made_by(call: ast.Call) -> set[str]:
     """Return the option of a command line that a call makes, if it is false unless it is given: ``action="store_true"``."""
-    if not any(
-        one.arg == "action" and isinstance(one.value, ast.Constant) and one.value.value == "store_true"
-        for one in call.keywords
-    ):
+    given = {one.arg: one.value for one in call.keywords}
+    action = given.get("action")
+    if not isinstance(action, ast.Constant) or action.value != "store_true" or "default" in given:
         return set()
     names = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     return {max(names, key=len, default="").lstrip("-").replace("-", "_")} - {""}
@@ -260,6 +306,8 @@ def _bound_by(node: ast.AST) -> list[tuple[str, ast.expr | None]]:
         return [((node.asname or node.name).partition(".")[0], None)]
     if isinstance(node, ast.arg):
         return [(node.arg, None)]
+    if isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler):
+        return [(node.name, None)] if node.name is not None else []
     is_other = isinstance(node, ast.For | ast.AsyncFor | ast.comprehension | ast.withitem)
     target = getattr(node, "target", getattr(node, "optional_vars", None)) if is_other else None
     return [(each.id, None) for each in ast.walk(target) if isinstance(each, ast.Name)] if target is not None else []

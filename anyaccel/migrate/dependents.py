@@ -121,7 +121,8 @@ def _called_or_handed_on(plan: Plan, region: cst.CSTNode) -> Iterator[str]:
         around = plan.view.parent(name)
         is_part = isinstance(around, cst.Attribute) and around.attr is name
         is_keyword = isinstance(around, cst.Arg) and around.keyword is name
-        if not is_part and not is_keyword and name.value in plan.view.defined_names:
+        bound = plan.view.bindings_of(name) if not (is_part or is_keyword) else []
+        if bound and all(isinstance(each, cst.FunctionDef | cst.ClassDef) for each in bound):
             yield name.value
 
 

@@ -115,7 +115,7 @@ class Graph:
         for file in files:
             name = file.path.parent.name if file.path.name == "__init__.py" else file.path.stem
             self._by_name.setdefault(name, []).append(file)
-        self._defined: dict[tuple[SourceFile, str], list[tuple[SourceFile, str]]] = {}
+        self._defined: dict[tuple[SourceFile, str, bool], list[tuple[SourceFile, str]]] = {}
         self._imported: dict[SourceFile, list[SourceFile]] = {}
 
     def find(self, asking: SourceFile, module: str) -> SourceFile | None:
@@ -147,13 +147,20 @@ class Graph:
         found = dict.fromkeys(self.find(file, module) for module in sorted(modules))
         return [each for each in found if each is not None]
 
-    def defined(self, file: SourceFile, name: str) -> list[tuple[SourceFile, str]]:
-        """Return the files that define a function or class of that name, and its name there; several imports may bring one."""
-        if (file, name) not in self._defined:
-            homes = [file] if name in file.imports else [file, *self.imported_by(file)]
-            found = (each for home in homes if (each := list(self._exported(home, name, set()))))
-            self._defined[file, name] = next(found, [])
-        return self._defined[file, name]
+    def defined(self, file: SourceFile, name: str, *, is_anywhere: bool) -> list[tuple[SourceFile, str]]:
+        """Return the files that define a function or class of that name, and its name there; several imports may bring one.
+
+        Args:
+            file: the file that mentions it.
+            name: the name.
+            is_anywhere: whether it is an attribute, as of a module, so that each imported file may be meant.
+        """
+        key = file, name, is_anywhere
+        if key not in self._defined:
+            homes = [file] if name in file.imports and not is_anywhere else [file, *self.imported_by(file)]
+            found = [each for home in homes if (each := list(self._exported(home, name, set())))]
+            self._defined[key] = [one for each in (found if is_anywhere else found[:1]) for one in each]
+        return self._defined[key]
 
     def _exported(
         self, file: SourceFile, name: str, seen: set[tuple[SourceFile, str]]

@@ -22,6 +22,7 @@ Stopping = dict[tuple[int, int], tuple[Site, bool]]
 """The sites that stop a program on a CPU, and whether they certainly do, by line and column from 1."""
 
 _OF_MAIN = re.compile(r"__name__ == '__main__'|'__main__' == __name__|__name__ in \(")
+_KEEPS = re.compile(r"^(torch|functools|pytest|contextlib|abc|typing)\b|\.(setter|getter|deleter)$")
 _REGISTERS = re.compile(r"(^|[._])(command|register\w*|callback|group|entry\w*|task|route|app|main)\b", re.IGNORECASE)
 _CALLS_METHODS = re.compile(r"(^|\.)(Fire|CLI|LightningCLI|ArgumentParser)$")
 
@@ -29,6 +30,12 @@ _CALLS_METHODS = re.compile(r"(^|\.)(Fire|CLI|LightningCLI|ArgumentParser)$")
 def is_guard_of_program(line: ast.stmt) -> bool:
     """Return whether a statement is ``if __name__ == "__main__":``."""
     return isinstance(line, ast.If) and _OF_MAIN.search(ast.unparse(line.test)) is not None
+
+
+def _may_call(decorator: ast.expr) -> bool:
+    """Return whether a decorator may keep a function for others to call: ``@bus.on("start")``, ``@register``."""
+    text = ast.unparse(decorator)
+    return not _KEEPS.search(text) and ("." in text or _REGISTERS.search(text) is not None)
 
 
 class ScopeFiller:
@@ -86,7 +93,7 @@ class ScopeFiller:
         for part in (*function.decorator_list, function.args):  # evaluated where the function is defined
             self._record(part, scope)
             self.fill(part, name, owner)
-        if any(_REGISTERS.search(ast.unparse(each)) for each in function.decorator_list):
+        if any(map(_may_call, function.decorator_list)):
             scope.names.add(function.name)
         own = self._file.scopes.setdefault(inner, CodeScope(owner=owner))
         for line in function.body:

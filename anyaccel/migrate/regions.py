@@ -81,7 +81,7 @@ def regions_of(view: SourceView, asked: cst.CSTNode, *, is_negated: bool = False
             found.value, found.is_negated = around, not is_yes
             return found
         elif isinstance(around, cst.Assert) and around.test is inner:
-            if not is_yes:
+            if not is_yes or _is_compared_with_other(view, asked):
                 found.refuses = True
                 return _tested(found, [])  # the program goes on where the answer is no
             found.is_entry = not _is_caught(view, around)
@@ -116,6 +116,19 @@ def _is_negated(asked: cst.CSTNode) -> bool:
     if isinstance(target.comparator, cst.Name) and target.comparator.value in TRUTH:
         return isinstance(target.operator, cst.NotEqual | cst.IsNot) == (target.comparator.value == "True")
     return isinstance(target.operator, cst.NotEqual | cst.NotIn)
+
+
+def _is_compared_with_other(view: SourceView, asked: cst.CSTNode) -> bool:
+    """Return whether an answer is compared with something else than a constant: ``flag == torch.cuda.is_available()``."""
+    around = view.parent(asked)
+    if isinstance(around, cst.ComparisonTarget):
+        compared = view.parent(around)
+        other = compared.left if isinstance(compared, cst.Comparison) else None
+    else:
+        other = around.comparisons[0].comparator if isinstance(around, cst.Comparison) else None
+    is_constant = isinstance(other, cst.Integer) or (isinstance(other, cst.Name) and other.value in TRUTH)
+    is_asked = isinstance(asked, cst.Call) and view.name(asked.func) == "torch.cuda.is_available"
+    return is_asked and other is not None and not is_constant
 
 
 def _elements(comprehension: cst.CSTNode | None) -> list[cst.CSTNode]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .choices import asks_availability
-from .device_text import is_device_literal
+from .device_text import WRITTEN, is_device_literal
 from .kinds import DEVICE_NAME, passed_for
 from .left_questions import is_of_availability, leave_names, leave_questions
 from .positions import written
@@ -229,9 +229,14 @@ def names_device(plan: Plan, test: cst.BaseExpression) -> bool:
 
 
 def _is_chosen(plan: Plan, device: cst.BaseExpression) -> bool:
-    """Return whether a name holds ``"cuda" if torch.cuda.is_available() else "cpu"``: nobody asked for that device."""
-    choices = (each for each in plan.view.values_of(device) if isinstance(each, cst.IfExp))
-    return any(asks_availability(plan.view, each.test) is not None for each in choices)
+    """Return whether a name holds ``"cuda" if torch.cuda.is_available() else "cpu"``: nobody asked for that device.
+
+    So does one that holds what an earlier run made of that.
+    """
+    values = plan.view.values_of(device)
+    choices = (each for each in values if isinstance(each, cst.IfExp))
+    is_choice = any(asks_availability(plan.view, each.test) is not None for each in choices)
+    return is_choice or any(WRITTEN.search(plan.view.code(each)) for each in values)
 
 
 def _only_falls_back(plan: Plan, test: cst.If, device: cst.BaseExpression) -> bool:

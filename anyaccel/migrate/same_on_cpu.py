@@ -41,8 +41,9 @@ def of_cpu(plan: Plan, found: Regions, *, is_start: bool) -> Objection | None:
     ways = _ways(plan, found, is_start=is_start)
     if ways is None:
         return None
-    yes = _form(plan, ways[0])
-    no = _form(plan, ways[1]) if yes is not None else None
+    is_end = _is_at_end(plan, found, ways)
+    yes = _form(plan, ways[0], is_end=is_end)
+    no = _form(plan, ways[1], is_end=is_end) if yes is not None else None
     is_same = yes is not None and (yes == no or (not no and _DEVICE_ONLY.match(yes)))
     if is_same and not any(_is_compared_text(plan, each) for each in ways[0]):
         return None
@@ -95,7 +96,18 @@ def _ways(plan: Plan, found: Regions, *, is_start: bool) -> tuple[list[cst.CSTNo
     return (yes, no) if yes or no else None
 
 
-def _form(plan: Plan, nodes: list[cst.CSTNode]) -> str | None:
+def _is_at_end(plan: Plan, found: Regions, ways: tuple[list[cst.CSTNode], list[cst.CSTNode]]) -> bool:
+    """Return whether a function ends behind both ways, so that a ``return`` without a value at their end does nothing."""
+    tests = (each for each in plan.view.ancestors(found.asked) if isinstance(each, cst.If | cst.FunctionDef))
+    test = next(tests, None)
+    function = plan.view.function_around(found.asked)
+    if not isinstance(test, cst.If) or function is None or plan.view.parent(test) is not function.body:
+        return False
+    after = following(plan.view, test)
+    return not after or ways[1] == after
+
+
+def _form(plan: Plan, nodes: list[cst.CSTNode], *, is_end: bool) -> str | None:
     """Return the normal form of some statements, of a block or of an expression after the decisions so far."""
     texts = []
     for node in nodes:
@@ -107,7 +119,7 @@ def _form(plan: Plan, nodes: list[cst.CSTNode]) -> str | None:
     text = "\n".join(texts)
     for name in {plan.accelerator, "get_accelerator()"} - {""}:
         text = text.replace(name, ACCELERATOR)
-    return cpu_form(text)
+    return cpu_form(text, is_end=is_end)
 
 
 class _Rewritten(cst.CSTTransformer):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,17 +74,22 @@ def verdicts(results: Iterable[FileResult]) -> list[Verdict]:
     """Return the verdict on every program among the files of a run."""
     read = []
     answers: dict[str, set[object]] = {}
+    known: Counter[str] = Counter()
+    attributes: set[str] = set()
     for result in results:
         tree = _tree(result)
         if tree is not None:
             file = _file(result, tree)
             values = CpuValues(tree, _new_code(result.sites), file.column)
             read.append((result, tree, file, values))
+            known.update(values.defined)
+            attributes |= values.set_in_modules
             for name, value in values.answers().items() if result.sites else ():
                 answers.setdefault(name, set()).add(value)
-    shared = {name: next(iter(values)) for name, values in answers.items() if len(values) == 1}
+                known[name] -= 1
+    shared = {name: next(iter(values)) for name, values in answers.items() if len(values) == 1 and not known[name]}
     for result, tree, file, values in read:
-        values.use(shared)
+        values.use(shared, attributes)
         stopping = {(site.line, site.column): (site, is_certain) for site, is_certain in _stopping(result.sites)}
         ScopeFiller(file, tree, CpuReach(tree, values), stopping).fill(tree, "", "")
     graph = Graph([file for _, _, file, _ in read])
@@ -190,13 +195,14 @@ def _made(
 ) -> list[tuple[SourceFile, str]]:
     """Queue the functions that a scope mentions, and return the classes, with their bases, that are not yet known."""
     made: list[tuple[SourceFile, str]] = []
-    mentioned = [(file, name) for name in sorted(scope.names | scope.attributes)]
-    for home, mention in mentioned:
-        for found in graph.defined(home, mention):
+    mentioned = [(file, name, False) for name in sorted(scope.names)]
+    mentioned += [(file, name, True) for name in sorted(scope.attributes - scope.names)]
+    for home, mention, is_anywhere in mentioned:
+        for found in graph.defined(home, mention, is_anywhere=is_anywhere):
             where, name = found
             if name not in where.bases:
                 waiting.append(found)
             elif found not in known and found not in made:
                 made.append(found)
-                mentioned += [(where, base) for base in sorted(where.bases[name])]
+                mentioned += [(where, base, False) for base in sorted(where.bases[name])]
     return made

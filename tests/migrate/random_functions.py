@@ -50,6 +50,7 @@ _QUESTIONS = (
     "torch.cuda.is_available() is True",
     "bool(torch.cuda.is_available())",
     "torch.cuda.is_available() == flag",
+    "flag == torch.cuda.is_available()",
     "Settings().use",
     "device.type == 'cuda'",
     "device.startswith('cuda')",

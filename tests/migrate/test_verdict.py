@@ -222,6 +222,41 @@ PROGRAMS = {
         "class Net(metaclass=Meta): pass\ndef main():\n    Net()\n" + MAIN,
         "no a.py:4",
     ),
+    "a function that two modules define": (
+        "import tool, b\nfrom pkg import c\ndef main():\n    c.stop(1)\n" + MAIN,
+        "no b.py:3",
+    ),
+    "a list of answers": (
+        "import torch\nHAS = [torch.cuda.is_available(), torch.cuda.device_count()]\ndef main():\n    pass\n" + MAIN,
+        "yes",
+    ),
+    "a global that is set after it is read": (
+        "import torch\nfirst = True\ndef main():\n    global first\n    if first:\n        torch.cuda.get_device_capability()\n"
+        "        first = False\n" + MAIN,
+        "no a.py:6",
+    ),
+    "a constant that a configuration may set": (
+        "import torch\nfast = False\nexec(open('configurator.py').read())\ndef main():\n    if fast:\n"
+        "        torch.cuda.get_device_capability()\n" + MAIN,
+        "no a.py:6",
+    ),
+    "an option that is on": (
+        "import argparse, torch\ndef main():\n    parser = argparse.ArgumentParser()\n"
+        "    parser.add_argument('--capability', action='store_true', default=True)\n    args = parser.parse_args()\n"
+        "    if args.capability:\n        torch.cuda.get_device_capability()\n" + MAIN,
+        "no a.py:7",
+    ),
+    "a parameter by the name of a constant": (
+        "import torch\nfast = False\ndef outer(fast):\n    def inner():\n        if fast:\n"
+        "            torch.cuda.get_device_capability()\n"
+        "    inner()\ndef main():\n    outer(True)\n" + MAIN,
+        "no a.py:6",
+    ),
+    "a function that a try defines": (
+        "import torch\ntry:\n    def f():\n        return torch.cuda.get_device_capability()\nexcept Exception:\n    pass\n"
+        "def main():\n    f()\n" + MAIN,
+        "no a.py:4",
+    ),
     "another Python": ("print 1\n" + MAIN, None),
 }
 
