@@ -75,12 +75,16 @@ def settle(plan: Plan) -> None:
             break
     _keep_whole(plan)
     keep_together(plan)
+    before = plan.changes
     keep_guarded_devices(plan)
     keep_names_of_cuda(plan)
     keep_functions_whole(plan)
-    for _ in range(len(_open_questions(plan)) + 1):  # a name under one may have been reported since
-        if not [one for one in _open_questions(plan) if _object(plan, one)]:
+    for _ in range(len(_open_questions(plan)) + 1):
+        if plan.changes == before:  # else a name under a question has been reported since
             break
+        before = plan.changes
+        for one in _open_questions(plan):
+            _object(plan, one)
     agree_on_counts(plan)
     tell_counts(plan)
     keep_build_scripts(plan)

@@ -38,6 +38,7 @@ _COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda one, many: one in many,
     ast.NotIn: lambda one, many: one not in many,
 }
+_ERRORS = (TypeError, ValueError, AttributeError, KeyError, OverflowError)
 _DEPTH = 20
 _OPTIONS = re.compile(r"(^|[._])(args?|opts?|options|flags)$")
 _SETS_NAMES = re.compile(r"^(globals|vars|locals|exec|setattr)$|\.set_defaults$")
@@ -69,6 +70,7 @@ class CpuValues:
     ) -> None:
         self.dead: set[ast.AST] = set()
         self._tree, self._replaced, self._column = tree, replaced, column
+        self._places = {(line, start) for line, start, _ in replaced}
         self._functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
         self._unclear: set[str] = set()
         self._unclear_at_top: set[str] = set()
@@ -150,24 +152,14 @@ class CpuValues:
         self._depth += 1
         try:
             return self._value(self._new_code(node), scope)
-        except (
-            TypeError,
-            ValueError,
-            AttributeError,
-            KeyError,
-            OverflowError,
-        ):  # of what the program compares or calls
+        except _ERRORS:  # of what the program compares or calls
             return UNKNOWN
         finally:
             self._depth -= 1
 
     def _new_code(self, node: ast.expr) -> ast.expr:
-        if not hasattr(node, "lineno") or not self._replaced:
-            return node
-        place = (node.lineno, self._column(node))
-        if not any(key[:2] == place for key in self._replaced):
-            return node
-        return self._replaced.get((*place, ast.unparse(node)), node)
+        place = (node.lineno, self._column(node)) if self._replaced and hasattr(node, "lineno") else None
+        return self._replaced.get((*place, ast.unparse(node)), node) if place in self._places else node
 
     def _value(self, node: ast.expr, scope: Scope) -> Any:
         if isinstance(node, ast.Constant):

@@ -24,7 +24,7 @@ Stopping = dict[tuple[int, int], tuple[Site, bool]]
 _OF_MAIN = re.compile(r"__name__ == '__main__'|'__main__' == __name__|__name__ in \(")
 _KEEPS = re.compile(r"^(torch|functools|pytest|contextlib|abc|typing)\b|\.(setter|getter|deleter)$")
 _REGISTERS = re.compile(r"(^|[._])(command|register\w*|callback|group|entry\w*|task|route|app|main)\b", re.IGNORECASE)
-_CALLS_METHODS = re.compile(r"(^|\.)(Fire|CLI|LightningCLI|ArgumentParser)$")
+_CALLS_METHODS = re.compile(r"(^|\.)(Fire|CLI|LightningCLI)$")
 
 
 def is_guard_of_program(line: ast.stmt) -> bool:

@@ -7,6 +7,7 @@ question, a text that the program goes on with, an option of another library.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -244,8 +245,17 @@ def _what_is_missing(plan: Plan, region: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def decided_in(plan: Plan, region: cst.CSTNode) -> list[SiteDecision]:
-    """Return the decisions on sites in a region."""
-    return [one for one in plan.decisions.values() if plan.view.is_within(one.node, region)]
+    """Return the decisions on sites in a region, in the order in which they were made."""
+    order, kinds = _order_of_decisions(plan, plan.changes)
+    found = (node for node in plan.view.inside(region, *kinds) if node in order)
+    return [plan.decisions[node] for node in sorted(found, key=order.__getitem__)]
+
+
+@lru_cache(maxsize=1)  # asked many times between two changes
+def _order_of_decisions(plan: Plan, changes: int) -> tuple[dict[cst.CSTNode, int], tuple[type[cst.CSTNode], ...]]:
+    """Return the number of each decision by its node, and the types of these nodes."""
+    kinds = sorted({type(node) for node in plan.decisions}, key=lambda kind: kind.__name__)
+    return {node: number for number, node in enumerate(plan.decisions)}, tuple(kinds)
 
 
 def rewritten_in(plan: Plan, regions: list[cst.CSTNode]) -> list[SiteDecision]:

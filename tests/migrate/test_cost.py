@@ -23,6 +23,10 @@ _SITES = {
     "conditions": lambda count: "".join(
         f"def f{n}(x):\n    if x and torch.version.cuda:\n        x = x.cuda()\n    return x\n" for n in range(count)
     ),
+    "questions": lambda count: "".join(
+        f"def f{n}(x):\n" + "    if torch.cuda.is_available():\n        x = x.cuda()\n" * 8 + "    return x\n"
+        for n in range(count // 8)
+    ),
     "nested functions": lambda count: "".join(
         f"def f{n}(x, device='cuda'):\n    def g(y):\n        return y.to(device)\n    return g(x.cuda())\n"
         for n in range(count)
