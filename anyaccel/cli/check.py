@@ -28,7 +28,7 @@ def command(
     ],
     form: Annotated[Format, typer.Option("--format", help="The output format.")] = Format["text"],
     exclude: Annotated[
-        list[str] | None, typer.Option(help="Leave out paths like this, such as 'third_party/*'.")
+        list[str] | None, typer.Option(help="Leave out files and folders like this, such as 'third_party'.")
     ] = None,
 ) -> None:
     """Find code that is tied to CUDA.

@@ -49,7 +49,7 @@ def command(
         str, typer.Option(help="What the new code calls: anyaccel, deepspeed or torch.accelerator.")
     ] = "anyaccel",
     exclude: Annotated[
-        list[str] | None, typer.Option(help="Leave out paths like this, such as 'third_party/*'.")
+        list[str] | None, typer.Option(help="Leave out files and folders like this, such as 'third_party'.")
     ] = None,
 ) -> None:
     """Port code from torch.cuda to any accelerator."""

@@ -27,7 +27,8 @@ def discover(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
 
     Args:
         paths: files and folders.
-        exclude: patterns of paths to skip, such as ``"third_party/*"``, which match the given or the absolute path.
+        exclude: patterns of files and folders to skip, such as ``"third_party"`` or ``"*/test_*.py"``, which match the given
+            or the absolute path.
 
     Raises:
         MigrateError: when a path does not exist, or is not a folder, a ``.py`` file or an ``.ipynb`` file.
@@ -43,12 +44,14 @@ def discover(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
             msg = f"reading {path} failed: {what}. Fix: pass the folder of your sources, such as src/."
             raise MigrateError(msg)
     same = {path.resolve(): path for path in reversed(found)}  # one file may have several names
-    return [
-        path
-        for path in found
-        if same[path.resolve()] is path
-        and not any(fnmatch(str(path), pattern) or fnmatch(str(path.resolve()), pattern) for pattern in exclude)
-    ]
+    patterns = [pattern.removeprefix("./").rstrip("/") for pattern in exclude]
+    return [path for path in found if same[path.resolve()] is path and not _is_excluded(path, patterns)]
+
+
+def _is_excluded(path: Path, patterns: Sequence[str]) -> bool:
+    """Return whether a pattern matches a file, or a folder around it, by its given or its absolute path."""
+    names = {str(each) for one in (path, path.resolve()) for each in (one, *one.parents)}
+    return any(fnmatch(name, pattern) for pattern in patterns for name in names)
 
 
 def _in_folder(folder: Path) -> Iterator[Path]:

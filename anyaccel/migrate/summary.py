@@ -136,7 +136,7 @@ def _undoing(changed: list[FileResult], settings: Settings, unsaved: Collection[
     saved = " ".join(_quoted(settings.relative(one.path)) for one in changed if one.path not in unsaved)
     parts = ["## How to undo it"]
     if saved:
-        parts.append(f"Before the commit, in the project's folder:\n\n```sh\ngit checkout -- {saved}\n```")
+        parts.append(f"Before the commit, in the project's folder:\n\n```sh\ngit checkout HEAD -- {saved}\n```")
     others = [_link(settings, one.path, None) for one in changed if one.path in unsaved]
     if others:
         parts.append(f"By hand, as git does not have what was there before: {', '.join(others)}.")

@@ -267,7 +267,7 @@ def test_the_summary_does_not_undo_what_git_lacks() -> None:
     subprocess.run(["git", "add", "a.py"], check=True)
     subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e@e", "commit", "-qm", "x"], check=True)
     said = run("migrate", "--write", "--force", "--pr", ".")[1]
-    assert "git checkout -- a.py\n" in said
+    assert "git checkout HEAD -- a.py\n" in said
     assert "By hand, as git does not have what was there before: [sub/b c.py](sub/b%20c.py)." in said
 
 
@@ -276,7 +276,7 @@ def test_the_summary_is_of_what_was_written() -> None:
     code, said = run("migrate", "--write", "--pr", ".")
     assert code == 1
     assert "1 of 2 files changed" in said
-    assert "git checkout -- 'sub/b c.py'\n" in said
+    assert "git checkout HEAD -- 'sub/b c.py'\n" in said
 
 
 def test_a_name_that_is_not_utf_8_is_in_the_summary() -> None:

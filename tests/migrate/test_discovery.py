@@ -41,6 +41,14 @@ def test_a_folder_means_its_python_files_and_notebooks(tmp_path: Path) -> None:
     assert [str(path) for path in found] == ["a.py", "c.ipynb", "with space/h.py"]
 
 
+@pytest.mark.parametrize("pattern", ["sub", "sub/", "./sub", "sub/*", "./sub/*.py", "s?b", "sub/deep"])
+def test_a_pattern_of_a_folder_excludes_what_is_in_it(pattern: str, tmp_path: Path) -> None:
+    for name in ("a.py", "subway.py", "sub/deep/b.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert [str(path) for path in discover([Path()], exclude=[pattern])] == ["a.py", "subway.py"]
+
+
 def test_what_git_ignores_is_left(tmp_path: Path) -> None:
     git("init", "-q")
     (tmp_path / ".gitignore").write_text("copies/\n")
@@ -50,8 +58,9 @@ def test_what_git_ignores_is_left(tmp_path: Path) -> None:
     assert [str(path) for path in discover([Path()])] == ["a.py"]
 
 
-def test_what_the_project_excludes_is_left(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text('[tool.anyaccel]\nexclude = ["kernels/*"]\n')
+@pytest.mark.parametrize("pattern", ["kernels/*", "kernels", "./kernels/"])
+def test_what_the_project_excludes_is_left(pattern: str, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(f'[tool.anyaccel]\nexclude = ["{pattern}"]\n')
     for name in ("a.py", "kernels/b.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
